@@ -1,0 +1,98 @@
+//! What all launches share: types, limits and features of the device.
+
+use burn::backend::cubecl::{dtype_to_elem_type, dtype_to_storage_type};
+use burn::tensor::{DType, Shape};
+use burn_cubecl::ops::numeric::{empty_device_contiguous_dtype, zeros_client};
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::client::Client;
+use cubecl::features::{AtomicUsage, Plane};
+use cubecl::ir::{ElemType, Type};
+use cubecl::prelude::*;
+
+use crate::ops::RoutineError;
+
+/// Element type of the operands, then of the sums: half precision accumulates in `f32`.
+pub(super) fn dtypes(dtype: DType) -> [ElemType; 2] {
+    let sums = match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        DType::F32 | DType::F64 => dtype,
+        other => panic!("sparse products support f32, f64, f16 and bf16 values, got {other:?}"),
+    };
+    [dtype_to_storage_type(dtype), dtype_to_storage_type(sums)]
+}
+
+/// An output whose elements the kernel writes all.
+pub(super) fn uninitialized(like: &CubeTensor, shape: Shape) -> CubeTensor {
+    empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, like.dtype)
+}
+
+/// An output of zeros.
+pub(super) fn zeros(like: &CubeTensor, shape: Shape) -> CubeTensor {
+    zeros_client(like.client.clone(), like.device.clone(), shape, like.dtype)
+}
+
+/// The widest address that any of the tensors needs.
+pub(super) fn address_type<const N: usize>(tensors: [&CubeTensor; N]) -> AddressType {
+    tensors
+        .into_iter()
+        .map(CubeTensor::required_address_type)
+        .max()
+        .unwrap_or_default()
+}
+
+/// Samples that one unit or plane serves in one pass over a row.
+pub(super) fn batch_tile(batch: usize) -> usize {
+    match batch {
+        0..=1 => 1,
+        2 => 2,
+        3..=4 => 4,
+        _ => 8,
+    }
+}
+
+/// Whether the device adds the type atomically.
+pub(super) fn adds_atomically(client: &Client, dtype: DType) -> bool {
+    client
+        .properties()
+        .atomic_type_usage(Type::atomic(dtype_to_elem_type(dtype)))
+        .contains(AtomicUsage::Add)
+}
+
+/// The number of units in a plane, if the device has plane operations and planes of one size.
+pub(super) fn plane_size(client: &Client) -> Option<u32> {
+    let properties = client.properties();
+    let (min, max) = (properties.hardware.plane_size_min, properties.hardware.plane_size_max);
+    (properties.features.plane.contains(Plane::Ops) && min == max && max > 1).then_some(max)
+}
+
+/// Whether the runtime executes cubes on CPU cores, without shared memory worth staging in.
+pub(super) fn is_cpu(client: &Client) -> bool {
+    client.properties().hardware.num_cpu_cores.is_some()
+}
+
+/// A grid of `requested` cubes, if the device allows that many on each axis.
+pub(super) fn grid(
+    client: &Client,
+    routine: &'static str,
+    requested: [usize; 2],
+) -> Result<CubeCount, RoutineError> {
+    let (x, y, z) = client.properties().hardware.max_cube_count;
+    let allowed = [x, y, z].map(u64::from);
+    let requested = [requested[0] as u64, requested[1] as u64, 1];
+    match requested.iter().zip(&allowed).all(|(requested, allowed)| requested <= allowed) {
+        true => Ok(CubeCount::Static(requested[0] as u32, requested[1] as u32, 1)),
+        false => Err(RoutineError::LaunchTooLarge {
+            routine,
+            requested,
+            allowed,
+        }),
+    }
+}
+
+/// A grid of at most `wanted` cubes per axis, cut to what the device allows: for kernels that
+/// stride over what the grid does not cover.
+pub(super) fn strided_grid(client: &Client, wanted: [usize; 2]) -> CubeCount {
+    let (x, y, _) = client.properties().hardware.max_cube_count;
+    let cut = |wanted: usize, allowed: u32| wanted.clamp(1, allowed as usize) as u32;
+    CubeCount::Static(cut(wanted[0], x), cut(wanted[1], y), 1)
+}

@@ -1,0 +1,94 @@
+//! The sparse operations of the CubeCL back ends.
+
+use burn::backend::TensorMetadata;
+use burn::backend::tensor::FloatTensor;
+use burn::tensor::Shape;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+
+use super::launch::zeros;
+use super::sddmm::{SddmmProblem, sddmm};
+use super::spmm::{SpmmProblem, spmm};
+use crate::ops::{
+    ColumnOrder, Index, Routines, SddmmRoutine, SparseOps, SpmmRoutine, composed,
+};
+
+impl SparseOps for CubeBackend {
+    fn spmm(
+        values: FloatTensor<Self>,
+        index: Index<Self>,
+        x: FloatTensor<Self>,
+        routines: Routines,
+    ) -> FloatTensor<Self> {
+        let shape = [x.shape()[0], index.shape[0]];
+        if shape.contains(&0) || index.rows.shape()[0] == 0 {
+            return zeros(&x, Shape::new(shape));
+        }
+        if routines.spmm == SpmmRoutine::Composed {
+            return composed::spmm::<Self>(values, &index, x);
+        }
+        let problem = SpmmProblem {
+            values: into_contiguous(values),
+            x: into_contiguous(x),
+            offsets: index.row_offsets,
+            inputs: index.cols.clone(),
+            slots: None,
+            by_slot: [index.rows, index.cols],
+        };
+        run(spmm(&problem, routines.spmm))
+    }
+
+    fn spmm_transposed(
+        values: FloatTensor<Self>,
+        index: Index<Self>,
+        y: FloatTensor<Self>,
+        routines: Routines,
+    ) -> FloatTensor<Self> {
+        let shape = [y.shape()[0], index.shape[1]];
+        if shape.contains(&0) || index.rows.shape()[0] == 0 {
+            return zeros(&y, Shape::new(shape));
+        }
+        let ColumnOrder::Present { offsets, rows, slots } = &index.columns else {
+            return composed::spmm_transposed::<Self>(values, &index, y);
+        };
+        if routines.spmm == SpmmRoutine::Composed {
+            return composed::spmm_transposed::<Self>(values, &index, y);
+        }
+        let problem = SpmmProblem {
+            values: into_contiguous(values),
+            x: into_contiguous(y),
+            offsets: offsets.clone(),
+            inputs: rows.clone(),
+            slots: Some(slots.clone()),
+            by_slot: [index.cols, index.rows],
+        };
+        run(spmm(&problem, routines.spmm))
+    }
+
+    fn sddmm(
+        y: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        index: Index<Self>,
+        routines: Routines,
+    ) -> FloatTensor<Self> {
+        let nnz = index.rows.shape()[0];
+        if nnz == 0 || x.shape()[0] == 0 {
+            return zeros(&x, Shape::new([nnz]));
+        }
+        if routines.sddmm == SddmmRoutine::Composed {
+            return composed::sddmm::<Self>(y, x, &index);
+        }
+        let problem = SddmmProblem {
+            y: into_contiguous(y),
+            x: into_contiguous(x),
+            offsets: index.row_offsets,
+            rows: index.rows,
+            cols: index.cols,
+        };
+        run(sddmm(&problem, routines.sddmm))
+    }
+}
+
+fn run(result: Result<FloatTensor<CubeBackend>, crate::ops::RoutineError>) -> FloatTensor<CubeBackend> {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}

@@ -1,0 +1,56 @@
+//! `d[s] = sum_b Y[b, row(s)] X[b, col(s)]`.
+
+mod outer_product;
+mod row_staged;
+
+use burn::tensor::Shape;
+use burn_cubecl::tensor::CubeTensor;
+
+use super::launch::is_cpu;
+use crate::ops::{RoutineError, SddmmRoutine};
+
+const AVAILABLE: &str = "auto, composed, outer_product, row_staged";
+
+/// A sampled product with at least one non-zero and one sample, all tensors contiguous on one
+/// device.
+pub(super) struct SddmmProblem {
+    /// `[batch, m]`.
+    pub y: CubeTensor,
+    /// `[batch, k]`.
+    pub x: CubeTensor,
+    /// First slot of each row, `[m + 1]`.
+    pub offsets: CubeTensor,
+    /// Row of each slot, `[nnz]`.
+    pub rows: CubeTensor,
+    /// Column of each slot, `[nnz]`.
+    pub cols: CubeTensor,
+}
+
+impl SddmmProblem {
+    fn nnz(&self) -> usize {
+        self.cols.meta.num_elements()
+    }
+
+    fn output_shape(&self) -> Shape {
+        Shape::new([self.nnz()])
+    }
+}
+
+/// Runs the routine, or for `Auto` the one that suits the device.
+pub(super) fn sddmm(
+    problem: &SddmmProblem,
+    routine: SddmmRoutine,
+) -> Result<CubeTensor, RoutineError> {
+    match routine {
+        SddmmRoutine::Auto => match is_cpu(&problem.x.client) {
+            true => outer_product::launch(problem),
+            false => row_staged::launch(problem),
+        },
+        SddmmRoutine::OuterProduct => outer_product::launch(problem),
+        SddmmRoutine::RowStaged => row_staged::launch(problem),
+        SddmmRoutine::HostRows | SddmmRoutine::Composed => Err(RoutineError::NotOnBackend {
+            routine: routine.name(),
+            available: AVAILABLE,
+        }),
+    }
+}

@@ -1,0 +1,69 @@
+//! SNACK-COO, the paper's kernel: batch-to-multiprocessor mapping with atomic additions.
+
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::SpmmProblem;
+use crate::backend::cube::launch::{address_type, adds_atomically, dtypes, grid, zeros};
+use crate::ops::{RoutineError, SpmmRoutine};
+
+/// Non-zeros per cube, `T` in the paper.
+const CUBE_SIZE: u32 = 256;
+
+/// Cube `(i, b)` owns the `i`-th chunk of non-zeros and sample `b` (SNACK, section 3.2).
+#[cube(launch_unchecked, address_type = "dynamic")]
+fn coo_atomic_kernel<F: Float>(
+    values: &Tensor<F>,
+    outputs: &Tensor<i32>,
+    inputs: &Tensor<i32>,
+    x: &Tensor<F>,
+    y: &mut Tensor<Atomic<F>>,
+    #[define(F)] _dtype: ElemType,
+) {
+    let slot = ABSOLUTE_POS_X as usize;
+    let sample = CUBE_POS_Y as usize;
+    if slot >= values.len() {
+        terminate!();
+    }
+    let output = usize::cast_from(outputs[slot]);
+    let input = usize::cast_from(inputs[slot]);
+    let product = values[slot] * x[sample * x.stride(0) + input];
+    let position = sample * y.stride(0) + output;
+    y[position].fetch_add(product);
+}
+
+pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
+    let SpmmProblem {
+        values,
+        x,
+        by_slot: [outputs, inputs],
+        ..
+    } = problem;
+    let routine = SpmmRoutine::CooAtomic.name();
+    if !adds_atomically(&x.client, x.dtype) {
+        return Err(RoutineError::MissingFeature {
+            routine,
+            needed: format!("atomic addition of {}", x.dtype.name()),
+        });
+    }
+    let chunks = values.meta.num_elements().div_ceil(CUBE_SIZE as usize);
+    let count = grid(&x.client, routine, [chunks, problem.batch()])?;
+    let y = zeros(x, problem.output_shape());
+    // SAFETY: slots are checked against the length; the index tensors come from a validated
+    // pattern of the operands' shapes.
+    unsafe {
+        coo_atomic_kernel::launch_unchecked(
+            &x.client,
+            count,
+            CubeDim::new_1d(CUBE_SIZE),
+            address_type([values, x, &y]),
+            values.clone().into_tensor_arg(),
+            outputs.clone().into_tensor_arg(),
+            inputs.clone().into_tensor_arg(),
+            x.clone().into_tensor_arg(),
+            y.clone().into_tensor_arg(),
+            dtypes(x.dtype)[0],
+        );
+    }
+    Ok(y)
+}

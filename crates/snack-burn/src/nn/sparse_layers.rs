@@ -1,0 +1,133 @@
+//! Finding the sparse layers of a module, and giving them other coordinates.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::tensor::{Int, Tensor, TensorData};
+
+use crate::error::SparseError;
+use crate::pattern::Pattern;
+use crate::tensor::{decode, encode};
+
+const SPARSE_LINEAR: &str = "Struct:SparseLinear";
+
+/// A sparse layer as a traversal of its module sees it.
+#[derive(Debug, Clone)]
+pub struct SparseLayer {
+    /// Path of the layer in the module, such as `blocks.0.mlp.c_fc`; empty for the module itself.
+    pub name: String,
+    /// The values, `[nnz]`.
+    pub values: Tensor<1>,
+    /// Parameter id of the values.
+    pub values_id: ParamId,
+    /// The coordinates.
+    pub pattern: Pattern,
+}
+
+/// New coordinates and values of a sparse layer.
+pub(crate) struct NewWeights {
+    pub pattern: Pattern,
+    pub values: TensorData,
+}
+
+/// The sparse layers of a module in traversal order.
+pub fn sparse_layers<M: Module>(module: &M) -> Vec<SparseLayer> {
+    let mut finder = Finder::default();
+    module.visit(&mut finder);
+    finder.found
+}
+
+/// Gives the named layers other weights, keeping their parameter ids, devices and training state.
+pub(crate) fn replace_weights<M: Module>(
+    module: M,
+    weights: BTreeMap<String, NewWeights>,
+) -> M {
+    module.map(&mut Replacer {
+        path: Vec::new(),
+        weights,
+    })
+}
+
+/// Path of the sparse layer whose field `field` is being traversed.
+fn layer_of(path: &[(String, String)], field: &str) -> Option<String> {
+    let ((name, container), parents) = path.split_last()?;
+    (name == field && container == SPARSE_LINEAR).then(|| {
+        let parents: Vec<_> = parents.iter().map(|(name, _)| name.as_str()).collect();
+        parents.join(".")
+    })
+}
+
+#[derive(Default)]
+struct Finder {
+    path: Vec<(String, String)>,
+    values: Option<(ParamId, Tensor<1>)>,
+    found: Vec<SparseLayer>,
+}
+
+impl ModuleVisitor for Finder {
+    fn enter_module(&mut self, name: &str, container_type: &str) {
+        self.path.push((name.to_string(), container_type.to_string()));
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if layer_of(&self.path, "values").is_some() {
+            self.values = Some((param.id, param.val().reshape([-1])));
+        }
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        if let Some(name) = layer_of(&self.path, "pattern")
+            && let Some((values_id, values)) = self.values.take()
+        {
+            let pattern = decode(param.val().into_data())
+                .unwrap_or_else(|error: SparseError| panic!("sparse layer `{name}`: {error}"));
+            self.found.push(SparseLayer {
+                name,
+                values,
+                values_id,
+                pattern,
+            });
+        }
+    }
+}
+
+struct Replacer {
+    path: Vec<(String, String)>,
+    weights: BTreeMap<String, NewWeights>,
+}
+
+impl ModuleMapper for Replacer {
+    fn enter_module(&mut self, name: &str, container_type: &str) {
+        self.path.push((name.to_string(), container_type.to_string()));
+    }
+
+    fn exit_module(&mut self, _name: &str, _container_type: &str) {
+        self.path.pop();
+    }
+
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        let new = layer_of(&self.path, "values").and_then(|layer| self.weights.get(&layer));
+        let Some(new) = new else { return param };
+        param.map(|old| {
+            let options = (&old.device(), old.dtype());
+            Tensor::from_data(new.values.clone(), options).set_require_grad(old.is_require_grad())
+        })
+    }
+
+    fn map_int<const D: usize>(
+        &mut self,
+        param: Param<Tensor<D, Int>>,
+    ) -> Param<Tensor<D, Int>> {
+        let new = layer_of(&self.path, "pattern").and_then(|layer| self.weights.get(&layer));
+        let Some(new) = new else { return param };
+        let words = encode(&new.pattern);
+        let length = words.len();
+        let options = (&param.lazy_device(), burn::tensor::DType::I32);
+        let tensor = Tensor::from_data(TensorData::new(words, [length]), options);
+        Param::initialized(param.id, tensor)
+    }
+}

@@ -1,0 +1,244 @@
+//! Derivatives of the three products, each made of the other two.
+//!
+//! With `Y = X W^T` and the output gradient `G`: the gradient of the values is the sampled
+//! product of `G` and `X` (`nnz` numbers, never an `m x k` matrix; SNACK, section 3.4), the
+//! gradient of `X` is the transposed product of `G`. Operands are saved through the
+//! checkpointer, and only those that a tracked parent needs.
+
+use burn::backend::autodiff::{
+    NodeId,
+    checkpoint::{base::Checkpointer, strategy::CheckpointStrategy},
+    grads::Gradients,
+    ops::{Backward, Ops, OpsKind, binary},
+};
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Autodiff, Backend};
+
+use super::{Index, Routines, SparseOps};
+
+/// What a backward pass needs: an operand is saved only if the other one is tracked.
+#[derive(Clone, Debug)]
+struct Saved<B: Backend> {
+    lhs: Option<NodeId>,
+    rhs: Option<NodeId>,
+    index: Index<B>,
+    routines: Routines,
+}
+
+const SAVED: &str = "an operand is saved whenever the other one is tracked";
+
+/// The gradients of both operands of a product, given its output gradient.
+trait Product: core::fmt::Debug + Send + 'static {
+    fn forward<B: SparseOps>(
+        lhs: FloatTensor<B>,
+        rhs: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B>;
+
+    fn grad_lhs<B: SparseOps>(
+        grad: FloatTensor<B>,
+        rhs: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B>;
+
+    fn grad_rhs<B: SparseOps>(
+        grad: FloatTensor<B>,
+        lhs: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B>;
+}
+
+/// `Y = X W^T`, operands: values, `X`.
+#[derive(Debug)]
+struct Spmm;
+
+impl Product for Spmm {
+    fn forward<B: SparseOps>(
+        values: FloatTensor<B>,
+        x: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B> {
+        B::spmm(values, index, x, routines)
+    }
+
+    fn grad_lhs<B: SparseOps>(
+        grad: FloatTensor<B>,
+        x: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B> {
+        B::sddmm(grad, x, index, routines)
+    }
+
+    fn grad_rhs<B: SparseOps>(
+        grad: FloatTensor<B>,
+        values: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B> {
+        B::spmm_transposed(values, index, grad, routines)
+    }
+}
+
+/// `X = Y W`, operands: values, `Y`.
+#[derive(Debug)]
+struct SpmmTransposed;
+
+impl Product for SpmmTransposed {
+    fn forward<B: SparseOps>(
+        values: FloatTensor<B>,
+        y: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B> {
+        B::spmm_transposed(values, index, y, routines)
+    }
+
+    fn grad_lhs<B: SparseOps>(
+        grad: FloatTensor<B>,
+        y: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B> {
+        B::sddmm(y, grad, index, routines)
+    }
+
+    fn grad_rhs<B: SparseOps>(
+        grad: FloatTensor<B>,
+        values: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B> {
+        B::spmm(values, index, grad, routines)
+    }
+}
+
+/// `d[s] = sum_b Y[b, row(s)] X[b, col(s)]`, operands: `Y`, `X`.
+#[derive(Debug)]
+struct Sddmm;
+
+impl Product for Sddmm {
+    fn forward<B: SparseOps>(
+        y: FloatTensor<B>,
+        x: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B> {
+        B::sddmm(y, x, index, routines)
+    }
+
+    fn grad_lhs<B: SparseOps>(
+        grad: FloatTensor<B>,
+        x: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B> {
+        B::spmm(grad, index, x, routines)
+    }
+
+    fn grad_rhs<B: SparseOps>(
+        grad: FloatTensor<B>,
+        y: FloatTensor<B>,
+        index: Index<B>,
+        routines: Routines,
+    ) -> FloatTensor<B> {
+        B::spmm_transposed(grad, index, y, routines)
+    }
+}
+
+#[derive(Debug)]
+struct ProductBackward<P>(core::marker::PhantomData<P>);
+
+impl<P: Product, B: SparseOps> Backward<B, 2> for ProductBackward<P> {
+    type State = Saved<B>;
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 2>,
+        grads: &mut Gradients,
+        checkpointer: &mut Checkpointer,
+    ) {
+        let Saved {
+            lhs,
+            rhs,
+            index,
+            routines,
+        } = ops.state;
+        let lhs: Option<FloatTensor<B>> = lhs.map(|id| checkpointer.retrieve_node_output(id));
+        let rhs: Option<FloatTensor<B>> = rhs.map(|id| checkpointer.retrieve_node_output(id));
+        let index_rhs = index.clone();
+        binary::<B, _, _>(
+            ops.parents,
+            ops.node,
+            grads,
+            |grad| P::grad_lhs::<B>(grad, rhs.expect(SAVED), index, routines),
+            |grad| P::grad_rhs::<B>(grad, lhs.expect(SAVED), index_rhs, routines),
+        );
+    }
+}
+
+fn tracked_product<P: Product, B: SparseOps, C: CheckpointStrategy>(
+    lhs: FloatTensor<Autodiff<B, C>>,
+    rhs: FloatTensor<Autodiff<B, C>>,
+    index: Index<Autodiff<B, C>>,
+    routines: Routines,
+) -> FloatTensor<Autodiff<B, C>> {
+    let index: Index<B> = index.rewrap();
+    let (lhs_tracked, rhs_tracked) = (lhs.is_tracked(), rhs.is_tracked());
+    let prep = ProductBackward::<P>(core::marker::PhantomData)
+        .prepare::<C>([lhs.node(), rhs.node()])
+        .compute_bound()
+        .stateful();
+    match prep {
+        OpsKind::Tracked(mut prep) => {
+            let saved = Saved {
+                lhs: rhs_tracked.then(|| prep.checkpoint(&lhs)),
+                rhs: lhs_tracked.then(|| prep.checkpoint(&rhs)),
+                index: index.clone(),
+                routines,
+            };
+            let output =
+                P::forward::<B>(lhs.into_primitive(), rhs.into_primitive(), index, routines);
+            prep.finish(saved, output)
+        }
+        OpsKind::UnTracked(prep) => prep.finish(P::forward::<B>(
+            lhs.into_primitive(),
+            rhs.into_primitive(),
+            index,
+            routines,
+        )),
+    }
+}
+
+impl<B: SparseOps, C: CheckpointStrategy> SparseOps for Autodiff<B, C> {
+    fn spmm(
+        values: FloatTensor<Self>,
+        index: Index<Self>,
+        x: FloatTensor<Self>,
+        routines: Routines,
+    ) -> FloatTensor<Self> {
+        tracked_product::<Spmm, B, C>(values, x, index, routines)
+    }
+
+    fn spmm_transposed(
+        values: FloatTensor<Self>,
+        index: Index<Self>,
+        y: FloatTensor<Self>,
+        routines: Routines,
+    ) -> FloatTensor<Self> {
+        tracked_product::<SpmmTransposed, B, C>(values, y, index, routines)
+    }
+
+    fn sddmm(
+        y: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        index: Index<Self>,
+        routines: Routines,
+    ) -> FloatTensor<Self> {
+        tracked_product::<Sddmm, B, C>(y, x, index, routines)
+    }
+}

@@ -1,0 +1,182 @@
+//! The routines that can compute each operation, and how one is chosen.
+
+use core::fmt;
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The ways to compute `Y = X W^T` and its transposed product `X = Y W`.
+///
+/// Which of them a device can run depends on the back end: see the table in `docs/kernels.md`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpmmRoutine {
+    /// The back end's own choice: the fastest deterministic routine that the device can run.
+    #[default]
+    Auto,
+    /// Gather, multiply and scatter-add composed of Burn tensor operations. Runs on any back end
+    /// and allocates `batch x nnz` elements.
+    Composed,
+    /// Rows of the matrix against vectors of batch columns on the host, with SIMD and threads.
+    HostRows,
+    /// SNACK-COO (SNACK, section 3.2): a grid of `ceil(nnz / 256)` by `batch` cubes, one unit and
+    /// one atomic addition per product. Not deterministic: the order of the additions varies.
+    CooAtomic,
+    /// One plane per row and tile of the batch; the plane's lanes share the row's non-zeros.
+    RowPlane,
+    /// One unit per row and tile of the batch, for devices without plane operations.
+    RowUnit,
+}
+
+/// The ways to compute the sampled product `d[s] = sum_b G[b, row(s)] X[b, col(s)]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SddmmRoutine {
+    /// The back end's own choice: the fastest routine that the device can run.
+    #[default]
+    Auto,
+    /// Two gathers, a product and a sum composed of Burn tensor operations. Runs on any back end
+    /// and allocates `batch x nnz` elements.
+    Composed,
+    /// Dot products of feature-major vectors on the host, with SIMD and threads.
+    HostRows,
+    /// The paper's sparse outer product (SNACK, section 3.4): one unit per non-zero walks the
+    /// batch.
+    OuterProduct,
+    /// One cube per row: the row's output gradients are staged in shared memory and reused by
+    /// all non-zeros of the row.
+    RowStaged,
+}
+
+/// The routine of each operation of a layer or tensor; [`Auto`](SpmmRoutine::Auto) by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Routines {
+    /// Routine of the product and the transposed product.
+    pub spmm: SpmmRoutine,
+    /// Routine of the sampled product, which is the gradient of the values.
+    pub sddmm: SddmmRoutine,
+}
+
+/// A routine name that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown routine `{name}`, expected one of: {expected}")]
+pub struct UnknownRoutine {
+    /// The name that was given.
+    pub name: String,
+    /// The names that exist.
+    pub expected: String,
+}
+
+macro_rules! named {
+    ($routine:ident { $($variant:ident => $name:literal),+ $(,)? }) => {
+        impl $routine {
+            /// Every routine, the automatic choice first.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name by which the routine is chosen on a command line.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+
+        impl fmt::Display for $routine {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+
+        impl FromStr for $routine {
+            type Err = UnknownRoutine;
+
+            fn from_str(name: &str) -> Result<Self, Self::Err> {
+                Self::ALL.iter().copied().find(|routine| routine.name() == name).ok_or_else(|| {
+                    UnknownRoutine {
+                        name: name.to_string(),
+                        expected: Self::ALL.iter().map(|r| r.name()).collect::<Vec<_>>().join(", "),
+                    }
+                })
+            }
+        }
+    };
+}
+
+named!(SpmmRoutine {
+    Auto => "auto",
+    Composed => "composed",
+    HostRows => "host_rows",
+    CooAtomic => "coo_atomic",
+    RowPlane => "row_plane",
+    RowUnit => "row_unit",
+});
+
+named!(SddmmRoutine {
+    Auto => "auto",
+    Composed => "composed",
+    HostRows => "host_rows",
+    OuterProduct => "outer_product",
+    RowStaged => "row_staged",
+});
+
+/// Why a routine cannot run a given problem on a given device.
+///
+/// The automatic choice tries the next routine; a forced routine panics with this text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RoutineError {
+    /// The back end has no such routine.
+    #[error("routine `{routine}` does not exist on this back end, which has: {available}")]
+    NotOnBackend {
+        /// Name of the routine.
+        routine: &'static str,
+        /// Names of the routines of this back end.
+        available: &'static str,
+    },
+    /// The device lacks an instruction that the routine is made of.
+    #[error("routine `{routine}` needs {needed}, which this device does not have")]
+    MissingFeature {
+        /// Name of the routine.
+        routine: &'static str,
+        /// The instruction.
+        needed: String,
+    },
+    /// The launch grid exceeds what the device accepts.
+    #[error(
+        "routine `{routine}` would launch a grid of {requested:?} cubes, this device allows \
+         {allowed:?}"
+    )]
+    LaunchTooLarge {
+        /// Name of the routine.
+        routine: &'static str,
+        /// Cubes per axis that the problem needs.
+        requested: [u64; 3],
+        /// Cubes per axis that the device allows.
+        allowed: [u64; 3],
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for &routine in SpmmRoutine::ALL {
+            assert_eq!(routine.name().parse(), Ok(routine));
+        }
+        for &routine in SddmmRoutine::ALL {
+            assert_eq!(routine.name().parse(), Ok(routine));
+        }
+    }
+
+    #[test]
+    fn unknown_name_lists_the_known_ones() {
+        let error = "fast".parse::<SpmmRoutine>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "unknown routine `fast`, expected one of: auto, composed, host_rows, coo_atomic, \
+             row_plane, row_unit"
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! One import for the usual types.
+
+pub use crate::error::SparseError;
+pub use crate::nn::{
+    MaskedLinear, PatternSampler, Prune, SparseInitializer, SparseLinear, SparseLinearConfig,
+    SparseModule,
+};
+pub use crate::ops::{Routines, SddmmRoutine, SpmmRoutine};
+pub use crate::pattern::{Duplicates, Pattern};
+pub use crate::tensor::{DevicePattern, SparseTensor};

@@ -1,0 +1,142 @@
+//! A pattern placed on a device.
+
+use std::sync::{Arc, OnceLock};
+
+use burn::backend::Dispatch;
+use burn::module::ParamId;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+
+use crate::ops::{ColumnOrder, Index};
+use crate::pattern::Pattern;
+
+/// A [`Pattern`] together with its 32-bit integer index tensors on one device.
+///
+/// The host pattern is the truth; the index tensors are derived from it when first needed and
+/// shared by all clones: row offsets, rows and columns by any product, the column order only by a
+/// transposed product or the backward pass to an input. Moving to another device uploads them
+/// again.
+#[derive(Clone)]
+pub struct DevicePattern {
+    pub(super) id: ParamId,
+    pattern: Arc<Pattern>,
+    device: Device,
+    index: Arc<DerivedIndex>,
+}
+
+#[derive(Default)]
+struct DerivedIndex {
+    rows: OnceLock<[Tensor<1, Int>; 3]>,
+    columns: OnceLock<[Tensor<1, Int>; 3]>,
+}
+
+impl DevicePattern {
+    /// Places a pattern on a device. Nothing is uploaded yet.
+    pub fn new(pattern: impl Into<Arc<Pattern>>, device: &Device) -> Self {
+        Self {
+            id: ParamId::new(),
+            pattern: pattern.into(),
+            device: device.clone().without_autodiff(),
+            index: Arc::default(),
+        }
+    }
+
+    /// The coordinates on the host.
+    pub fn pattern(&self) -> &Arc<Pattern> {
+        &self.pattern
+    }
+
+    /// The device of the index tensors.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The same pattern on `device`.
+    pub fn to_device(&self, device: &Device) -> Self {
+        if *device == self.device {
+            return self.clone();
+        }
+        Self::new(self.pattern.clone(), device).with_id(self.id)
+    }
+
+    /// Bytes of the index tensors that are on the device now.
+    pub fn index_bytes(&self) -> usize {
+        let bytes = |tensors: &[Tensor<1, Int>; 3]| {
+            tensors.iter().map(|t| t.dims()[0] * size_of::<i32>()).sum::<usize>()
+        };
+        self.index.rows.get().map_or(0, bytes) + self.index.columns.get().map_or(0, bytes)
+    }
+
+    pub(super) fn with_id(mut self, id: ParamId) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// The index tensors as an operation takes them, with the column order if asked.
+    pub(crate) fn index(&self, with_columns: bool) -> Index<Dispatch> {
+        let [row_offsets, rows, cols] = self.rows().clone().map(Tensor::into_dispatch);
+        Index {
+            shape: self.pattern.shape(),
+            row_offsets,
+            rows,
+            cols,
+            columns: match with_columns {
+                false => ColumnOrder::Absent,
+                true => {
+                    let [offsets, rows, slots] = self.columns().clone().map(Tensor::into_dispatch);
+                    ColumnOrder::Present { offsets, rows, slots }
+                }
+            },
+        }
+    }
+
+    /// Row of each slot, `[nnz]`.
+    pub(crate) fn row_of_slots(&self) -> Tensor<1, Int> {
+        self.rows()[1].clone()
+    }
+
+    /// Column of each slot, `[nnz]`.
+    pub(crate) fn col_of_slots(&self) -> Tensor<1, Int> {
+        self.rows()[2].clone()
+    }
+
+    fn rows(&self) -> &[Tensor<1, Int>; 3] {
+        self.index.rows.get_or_init(|| {
+            let pattern = &self.pattern;
+            [
+                self.upload(pattern.row_offsets().iter().map(|&offset| offset as i32)),
+                self.upload(pattern.expand_rows().into_iter().map(|row| row as i32)),
+                self.upload(pattern.cols().iter().map(|&col| col as i32)),
+            ]
+        })
+    }
+
+    fn columns(&self) -> &[Tensor<1, Int>; 3] {
+        self.index.columns.get_or_init(|| {
+            let order = self.pattern.transposed();
+            [
+                self.upload(order.pattern.row_offsets().iter().map(|&offset| offset as i32)),
+                self.upload(order.pattern.cols().iter().map(|&row| row as i32)),
+                self.upload(order.slots.into_iter().map(|slot| slot as i32)),
+            ]
+        })
+    }
+
+    fn upload(&self, values: impl Iterator<Item = i32>) -> Tensor<1, Int> {
+        upload(values.collect(), &self.device)
+    }
+}
+
+/// A host list as a 32-bit integer tensor, whatever the device's default integer type is.
+pub(crate) fn upload(values: Vec<i32>, device: &Device) -> Tensor<1, Int> {
+    let length = values.len();
+    Tensor::from_data(TensorData::new(values, [length]), (device, DType::I32))
+}
+
+impl core::fmt::Debug for DevicePattern {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("DevicePattern")
+            .field("pattern", &self.pattern)
+            .field("device", &self.device)
+            .finish()
+    }
+}

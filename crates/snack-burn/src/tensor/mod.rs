@@ -1,0 +1,14 @@
+//! Sparse tensors: values on a device and the pattern of their coordinates.
+
+mod convert;
+mod device_pattern;
+mod display;
+mod ops;
+mod pattern_module;
+mod sparse_tensor;
+
+pub use device_pattern::DevicePattern;
+pub use sparse_tensor::SparseTensor;
+
+pub(crate) use ops::product;
+pub(crate) use pattern_module::{decode, encode};

@@ -1,0 +1,25 @@
+use clap::Parser;
+use gpt2::{Args, EXIT_INTERRUPTED, Gpt2Error, Interrupt, Outcome};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = Interrupt::on_ctrl_c().and_then(|interrupt| gpt2::run(&args, &interrupt));
+    match outcome {
+        Ok(outcome @ Outcome::Finished { .. }) => {
+            println!("{outcome}");
+            ExitCode::SUCCESS
+        }
+        Ok(outcome @ Outcome::Interrupted { .. }) => {
+            eprintln!("{outcome}");
+            ExitCode::from(EXIT_INTERRUPTED)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(match error {
+                Gpt2Error::Config(_) | Gpt2Error::DeviceNotCompiled { .. } => 2,
+                _ => 1,
+            })
+        }
+    }
+}

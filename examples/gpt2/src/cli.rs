@@ -1,0 +1,276 @@
+use crate::{
+    ConfigError, Corpus, Counters, DeviceChoice, Gpt2Error, Interrupt, LogWriter, Method, MlpMode,
+    Outcome, Progress, RunDir, RunState, TrainOptions, Trainer, report::grouped, train,
+};
+use clap::Parser;
+use snack_burn::prelude::Checkpoint;
+use std::path::{Path, PathBuf};
+
+/// Where runs without `--out` go, as `runs/gpt2-dst-001` and so on.
+const RUNS: &str = "runs";
+const PREFIX: &str = "gpt2-dst";
+
+/// Trains a byte-level GPT-2 whose MLP layers are sparse from birth to checkpoint.
+///
+/// Without options: 90 % sparse MLPs with SET topology updates, on seven plays by Shakespeare.
+/// Log and checkpoint go to a new folder runs/gpt2-dst-NNN. Ctrl-C finishes the step, saves and exits
+/// with code 130; --resume continues.
+#[derive(Debug, Clone, Default, Parser)]
+#[command(name = "gpt2_dst")]
+pub struct Args {
+    /// Share of the MLP weights that does not exist, at least 0 and below 1 [default: 0.9]
+    #[arg(long)]
+    pub sparsity: Option<f64>,
+    /// Number of blocks [default: 3]
+    #[arg(long)]
+    pub layers: Option<usize>,
+    /// Width of the residual stream [default: 96]
+    #[arg(long)]
+    pub width: Option<usize>,
+    /// Attention heads; a divisor of the width [default: 4]
+    #[arg(long)]
+    pub heads: Option<usize>,
+    /// Bytes that the model looks back [default: 48]
+    #[arg(long)]
+    pub context: Option<usize>,
+    /// Windows per step [default: 12]
+    #[arg(long)]
+    pub batch: Option<usize>,
+    /// Steps of the whole run [default: 2600]
+    #[arg(long)]
+    pub steps: Option<usize>,
+    /// Storage of the MLP matrices [default: sparse]
+    #[arg(long, value_enum)]
+    pub mode: Option<MlpMode>,
+    /// How the sparse pattern changes; only sparse layers can [default: set]
+    #[arg(long, value_enum)]
+    pub method: Option<Method>,
+    /// Back end; all but the compiled ones need `--features` of the same name [default: the first
+    /// of cuda, metal, rocm, vulkan, wgpu, cpu, flex that is compiled in]
+    #[arg(long, value_enum)]
+    pub device: Option<DeviceChoice>,
+    /// Text to learn instead of the shipped plays; its last twentieth is held out
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<PathBuf>,
+    /// Seed of initial values, windows and topology updates [default: 42]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Folder for log and checkpoint [default: the next free runs/gpt2-dst-NNN]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Continue the run in --out, or else the newest runs/gpt2-dst-NNN; options not given are the
+    /// checkpoint's
+    #[arg(long, conflicts_with = "overwrite")]
+    pub resume: bool,
+    /// Replace the run in --out
+    #[arg(long, requires = "out")]
+    pub overwrite: bool,
+    /// Highest learning rate [default: 0.008]
+    #[arg(long)]
+    pub learning_rate: Option<f64>,
+    /// Steps until the highest learning rate, which then falls linearly to zero [default: 50]
+    #[arg(long)]
+    pub warmup: Option<usize>,
+    /// Share of the connections that an update replaces [default: 0.3]
+    #[arg(long)]
+    pub drop_fraction: Option<f64>,
+    /// Steps between topology updates [default: 100]
+    #[arg(long)]
+    pub update_every: Option<usize>,
+    /// Step of the last topology update [default: three quarters of the steps]
+    #[arg(long)]
+    pub update_stop: Option<usize>,
+    /// Steps between evaluations; 0: only at the end [default: 250]
+    #[arg(long)]
+    pub eval_every: Option<usize>,
+    /// Decoupled weight decay of all matrices [default: 0.01]
+    #[arg(long)]
+    pub weight_decay: Option<f32>,
+    /// Dropout of embeddings, attention weights and residual branches [default: 0]
+    #[arg(long)]
+    pub dropout: Option<f64>,
+    /// Steps between checkpoints; 0: only at the end [default: 500]
+    #[arg(long)]
+    pub checkpoint_every: Option<usize>,
+    /// Print only the final table, and errors
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+impl Args {
+    /// The options of the run: those given, and `base` for the others.
+    pub fn options(&self, base: TrainOptions) -> TrainOptions {
+        let model = base.model;
+        TrainOptions {
+            model: crate::Gpt2Config {
+                layers: self.layers.unwrap_or(model.layers),
+                width: self.width.unwrap_or(model.width),
+                heads: self.heads.unwrap_or(model.heads),
+                context: self.context.unwrap_or(model.context),
+                mode: self.mode.unwrap_or(model.mode),
+                sparsity: self.sparsity.unwrap_or(model.sparsity),
+                dropout: self.dropout.unwrap_or(model.dropout),
+                ..model
+            },
+            method: self.method.unwrap_or(base.method),
+            text: self.text.clone().or(base.text),
+            seed: self.seed.unwrap_or(base.seed),
+            batch: self.batch.unwrap_or(base.batch),
+            steps: self.steps.unwrap_or(base.steps),
+            learning_rate: self.learning_rate.unwrap_or(base.learning_rate),
+            warmup: self.warmup.unwrap_or(base.warmup),
+            weight_decay: self.weight_decay.unwrap_or(base.weight_decay),
+            drop_fraction: self.drop_fraction.unwrap_or(base.drop_fraction),
+            update_every: self.update_every.unwrap_or(base.update_every),
+            update_stop: self.update_stop.or(base.update_stop),
+            eval_every: self.eval_every.unwrap_or(base.eval_every),
+            checkpoint_every: self.checkpoint_every.unwrap_or(base.checkpoint_every),
+        }
+    }
+
+    /// The device that was chosen, or the first of this build.
+    fn device(&self) -> DeviceChoice {
+        let first = DeviceChoice::available().first().copied();
+        self.device.or(first).unwrap_or(DeviceChoice::Flex)
+    }
+}
+
+/// Runs the example: everything is checked before anything is written.
+///
+/// # Errors
+///
+/// Any [`Gpt2Error`].
+pub fn run(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
+    match args.resume {
+        false => start(args, interrupt),
+        true => resume(args, interrupt),
+    }
+}
+
+fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
+    let mut base = TrainOptions::default();
+    if args.mode.is_some_and(|mode| mode != MlpMode::Sparse) {
+        base.method = Method::Static;
+    }
+    let options = args.options(base);
+    let corpus = check(&options)?;
+    let device = args.device().open()?;
+    let dir = match &args.out {
+        Some(out) => RunDir::create(out, args.overwrite)?,
+        None => RunDir::create_numbered(Path::new(RUNS), PREFIX)?,
+    };
+    let mut log = LogWriter::create(&dir.log())?;
+    let trainer = Trainer::new(options, corpus, &device);
+    drive(args, trainer, &dir, &mut log, interrupt)
+}
+
+fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
+    let dir = match &args.out {
+        Some(out) => RunDir::open(out)?,
+        None => RunDir::latest_numbered(Path::new(RUNS), PREFIX)?,
+    };
+    let path = dir.checkpoint();
+    let checkpoint = Checkpoint::load(&path).map_err(|source| Gpt2Error::Checkpoint {
+        path: path.clone(),
+        source,
+    })?;
+    let state = RunState::from_value(&checkpoint.user, &path)?;
+    let options = args.options(state.options.clone());
+    let mismatch = |flag, given: String, stored: String| Gpt2Error::CheckpointMismatch {
+        path: path.clone(),
+        flag,
+        given,
+        stored,
+    };
+    let differences = state.options.differences(&options);
+    if let Some(fixed) = differences.iter().find(|difference| !difference.allowed) {
+        return Err(mismatch(
+            fixed.flag,
+            fixed.given.clone(),
+            fixed.stored.clone(),
+        ));
+    }
+    check_steps(&options, &state.counters)?;
+    let corpus = check(&options)?;
+    if !corpus.id().same_text(&state.corpus) {
+        return Err(mismatch(
+            "--text",
+            corpus.id().to_string(),
+            state.corpus.to_string(),
+        ));
+    }
+    let device = args.device().open()?;
+    let step = state.counters.step;
+    let trainer = Trainer::resume(options, corpus, &device, checkpoint, state.counters, &path)?;
+    let mut log = LogWriter::resume(&dir.log(), step)?;
+    if !args.quiet {
+        for change in differences {
+            eprintln!("{} changes from {} to {}", change.flag, change.stored, change.given);
+        }
+        eprintln!("resuming after step {step}");
+    }
+    drive(args, trainer, &dir, &mut log, interrupt)
+}
+
+/// Checks the options, reads the text and checks its length.
+fn check(options: &TrainOptions) -> Result<Corpus, Gpt2Error> {
+    options.validate()?;
+    let corpus = match &options.text {
+        Some(path) => Corpus::from_file(path)?,
+        None => Corpus::shakespeare(),
+    };
+    corpus.check_length(options.model.context)?;
+    Ok(corpus)
+}
+
+fn check_steps(options: &TrainOptions, counters: &Counters) -> Result<(), ConfigError> {
+    if options.steps < counters.step {
+        let allowed = format!("at least {}, the steps already done", counters.step);
+        return Err(ConfigError::new("--steps", options.steps, allowed));
+    }
+    Ok(())
+}
+
+fn drive(
+    args: &Args,
+    trainer: Trainer,
+    dir: &RunDir,
+    log: &mut LogWriter,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Gpt2Error> {
+    let options = trainer.options();
+    let progress = Progress::new(trainer.counters().step, options.steps, args.quiet);
+    for line in introduction(&trainer, dir, args.device()) {
+        progress.line(&line);
+    }
+    train(trainer, dir, log, &progress, interrupt)
+}
+
+fn introduction(trainer: &Trainer, dir: &RunDir, device: DeviceChoice) -> [String; 3] {
+    let options = trainer.options();
+    let model = &options.model;
+    let topology = match (model.mode, options.updates_topology()) {
+        (MlpMode::Dense, _) => String::new(),
+        (_, false) => format!(" at density {:.4}, static", trainer.density()),
+        (_, true) => format!(
+            " at density {:.4}, SET moves {} of the connections every {} steps until step {}",
+            trainer.density(),
+            options.drop_fraction,
+            options.update_every,
+            options.last_update()
+        ),
+    };
+    [
+        format!(
+            "GPT-2 on {device}: {} blocks of width {}, {} heads, context {} bytes; {} MLPs{topology}",
+            model.layers, model.width, model.heads, model.context, model.mode
+        ),
+        format!(
+            "text: {}, {} bytes to learn and {} held out",
+            trainer.corpus().id().name,
+            grouped(trainer.corpus().train().len() as u64),
+            grouped(trainer.corpus().held_out().len() as u64)
+        ),
+        format!("log and checkpoint: {}", dir.path().display()),
+    ]
+}

@@ -1,0 +1,5 @@
+mod batch;
+mod corpus;
+
+pub use batch::*;
+pub use corpus::*;

@@ -1,0 +1,153 @@
+use crate::{ConfigError, DeviceChoice};
+use snack_burn::prelude::CheckpointError;
+use std::{io, path::PathBuf};
+use thiserror::Error;
+
+/// Everything that can stop a run.
+#[derive(Debug, Error)]
+pub enum Gpt2Error {
+    /// An option has a value outside its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// The chosen device was not compiled in.
+    #[error(
+        "the device {device} is not part of this build (it has: {available}); build with \
+         `--features {device}`, as in `cargo run --release --features {device} --example gpt2_dst \
+         -- --device {device}`"
+    )]
+    DeviceNotCompiled {
+        /// The device that was asked for.
+        device: DeviceChoice,
+        /// The devices of this build.
+        available: String,
+    },
+
+    /// A text file cannot be read.
+    #[error("cannot read the text {}: {source}", path.display())]
+    ReadText {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+
+    /// A part of the text is shorter than one window.
+    #[error(
+        "the text {name} is too short: its {part} part has {found} of {total} bytes, but must have \
+         at least {needed} (one window of --context {context} bytes and the byte after it)"
+    )]
+    TextTooShort {
+        /// Where the text came from.
+        name: String,
+        /// `training` or `held-out`.
+        part: &'static str,
+        /// Bytes of that part.
+        found: usize,
+        /// Bytes of the whole text.
+        total: usize,
+        /// Bytes that the part must have.
+        needed: usize,
+        /// The context.
+        context: usize,
+    },
+
+    /// The output folder holds another run.
+    #[error(
+        "the folder {} already holds a run ({file}); add --resume to continue it, --overwrite to \
+         replace it, or choose another --out", dir.display()
+    )]
+    FolderInUse {
+        /// The folder.
+        dir: PathBuf,
+        /// The file that was found.
+        file: &'static str,
+    },
+
+    /// There is nothing to resume.
+    #[error("nothing to resume: there is no {}", path.display())]
+    NothingToResume {
+        /// The checkpoint that was looked for.
+        path: PathBuf,
+    },
+
+    /// The checkpoint cannot be read or written.
+    #[error("checkpoint {}: {source}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: CheckpointError,
+    },
+
+    /// The checkpoint can be read, but was not written by this program.
+    #[error(
+        "checkpoint {} was not written by this example: {reason}; choose a checkpoint that \
+         gpt2_dst wrote", path.display()
+    )]
+    ForeignCheckpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// The checkpoint belongs to a run with other options.
+    #[error(
+        "checkpoint {} does not fit: {flag} is {given}, but the checkpoint was written with \
+         {flag} {stored}; leave the flag out to use the checkpoint's value, or start a new run",
+        path.display()
+    )]
+    CheckpointMismatch {
+        /// The file.
+        path: PathBuf,
+        /// The option that differs.
+        flag: &'static str,
+        /// The value that was given.
+        given: String,
+        /// The value in the checkpoint.
+        stored: String,
+    },
+
+    /// A file or folder of the run cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+
+    /// The loss is no longer a number.
+    #[error(
+        "the loss became {loss} at step {step}; lower --learning-rate (now {learning_rate}) or \
+         raise --warmup (now {warmup})"
+    )]
+    Diverged {
+        /// The step.
+        step: usize,
+        /// The loss.
+        loss: f64,
+        /// The peak learning rate of the run.
+        learning_rate: f64,
+        /// The warm-up steps of the run.
+        warmup: usize,
+    },
+
+    /// The handler for Ctrl-C cannot be installed.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Interrupt(#[from] ctrlc::Error),
+}
+
+impl Gpt2Error {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}

@@ -1,0 +1,22 @@
+#![warn(missing_docs)]
+#![doc = include_str!("../README.md")]
+
+mod cli;
+mod config;
+mod data;
+mod device;
+mod error;
+mod init;
+mod model;
+mod report;
+mod train;
+
+pub use cli::*;
+pub use config::*;
+pub use data::*;
+pub use device::*;
+pub use error::*;
+pub use init::*;
+pub use model::*;
+pub use report::*;
+pub use train::*;

@@ -1,0 +1,98 @@
+use crate::{Gpt2Config, InitStream};
+use burn::{
+    module::Module,
+    nn::{Dropout, DropoutConfig, Linear},
+    tensor::{Device, Tensor, activation::softmax, assert_shape},
+};
+
+/// Multi-head causal self-attention with one fused projection for queries, keys and values.
+#[derive(Module, Debug)]
+pub struct Attention {
+    /// Projection `width -> 3 width`: queries, keys and values side by side.
+    pub c_attn: Linear,
+    /// Projection of the joined heads back into the residual stream.
+    pub c_proj: Linear,
+    /// Dropout of the attention weights.
+    pub attention_dropout: Dropout,
+    /// Dropout of the output.
+    pub residual_dropout: Dropout,
+    heads: usize,
+}
+
+impl Attention {
+    /// Initializes the layer; `residual_std` is the deviation of the output projection.
+    pub fn new(
+        config: &Gpt2Config,
+        std: f64,
+        residual_std: f64,
+        stream: &mut InitStream,
+        device: &Device,
+    ) -> Self {
+        let d = config.width;
+        let dropout = DropoutConfig::new(config.dropout);
+        Self {
+            c_attn: Linear {
+                weight: stream.normal([d, 3 * d], std, device),
+                bias: Some(stream.zeros([3 * d], device)),
+            },
+            c_proj: Linear {
+                weight: stream.normal([d, d], residual_std, device),
+                bias: Some(stream.zeros([d], device)),
+            },
+            attention_dropout: dropout.init(),
+            residual_dropout: dropout.init(),
+            heads: config.heads,
+        }
+    }
+
+    /// Mixes every position with the earlier ones.
+    ///
+    /// # Arguments
+    ///
+    /// - `x` - The normalized residual stream.
+    /// - `mask` - The [causal mask](causal_mask) of the sequence length.
+    ///
+    /// # Shapes
+    ///
+    /// - x: `[batch, tokens, width]`
+    /// - mask: `[1, 1, tokens, tokens]`
+    /// - output: `[batch, tokens, width]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the last axis of `x` is not `width`, or if the mask has another length.
+    pub fn forward(&self, x: Tensor<3>, mask: Tensor<4>) -> Tensor<3> {
+        let [batch, tokens, width] = x.dims();
+        assert_shape!(mask, [1, 1, tokens, tokens]);
+        let head_width = width / self.heads;
+
+        let qkv = self
+            .c_attn
+            .forward(x)
+            .reshape([batch, tokens, 3 * self.heads, head_width])
+            .swap_dims(1, 2);
+        let part = |index: usize| qkv.clone().narrow(1, index * self.heads, self.heads);
+        let (query, key, value) = (part(0), part(1), part(2));
+
+        let query = query.mul_scalar(1.0 / (head_width as f64).sqrt());
+        let scores = query.matmul(key.transpose()) + mask;
+        let weights = self.attention_dropout.forward(softmax(scores, 3));
+
+        let joined = weights
+            .matmul(value)
+            .swap_dims(1, 2)
+            .reshape([batch, tokens, width]);
+        self.residual_dropout.forward(self.c_proj.forward(joined))
+    }
+}
+
+/// The additive causal mask: 0 where a position may look, the lowest finite number where not.
+///
+/// # Shapes
+///
+/// - output: `[1, 1, tokens, tokens]`
+pub fn causal_mask(tokens: usize, device: &Device) -> Tensor<4> {
+    Tensor::<2>::full([tokens, tokens], f32::MIN, device)
+        .triu(1)
+        .reshape([1, 1, tokens, tokens])
+}

@@ -1,0 +1,146 @@
+use super::{Block, MlpLinear, block::INIT_STD, causal_mask};
+use crate::{Gpt2Config, InitStream};
+use burn::{
+    module::Module,
+    nn::{
+        Dropout, DropoutConfig, Embedding, LayerNorm, LayerNormConfig, loss::CrossEntropyLossConfig,
+    },
+    tensor::{Device, Int, Tensor, assert_shape},
+};
+
+/// GPT-2: learned positions, pre-norm blocks, and the token embedding reused as output head.
+#[derive(Module, Debug)]
+pub struct Gpt2 {
+    /// Token embedding, and the weight of the output head.
+    pub wte: Embedding,
+    /// Position embedding.
+    pub wpe: Embedding,
+    /// Dropout of the embeddings.
+    pub dropout: Dropout,
+    /// The blocks.
+    pub h: Vec<Block>,
+    /// Layer norm before the head.
+    pub ln_f: LayerNorm,
+}
+
+impl Gpt2Config {
+    /// Initializes the model: embeddings and projections from `N(0, 0.02^2)`, the projections
+    /// that end in the residual stream smaller by `sqrt(2 layers)`, biases zero.
+    ///
+    /// The values depend on `seed` and the sizes only, not on the device.
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`validate`](Self::validate) refuses the sizes.
+    pub fn init(&self, seed: u64, device: &Device) -> Gpt2 {
+        if let Err(error) = self.validate() {
+            panic!("Gpt2Config::init: {error}");
+        }
+        let mut stream = InitStream::new(seed);
+        Gpt2 {
+            wte: Embedding {
+                weight: stream.normal([self.vocabulary, self.width], INIT_STD, device),
+            },
+            wpe: Embedding {
+                weight: stream.normal([self.context, self.width], INIT_STD, device),
+            },
+            dropout: DropoutConfig::new(self.dropout).init(),
+            h: (0..self.layers)
+                .map(|_| Block::new(self, &mut stream, device))
+                .collect(),
+            ln_f: LayerNormConfig::new(self.width)
+                .with_epsilon(self.epsilon)
+                .init(device),
+        }
+    }
+}
+
+impl Gpt2 {
+    /// Predicts the next token at every position.
+    ///
+    /// # Shapes
+    ///
+    /// - tokens: `[batch, tokens]`
+    /// - output: `[batch, tokens, vocabulary]`, unnormalized
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more tokens than the context allows.
+    pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
+        let hidden = self.hidden_states(tokens).pop();
+        self.head(hidden.expect("there is always the state after the embeddings"))
+    }
+
+    /// The residual stream after the embeddings and after every block, the last one normalized.
+    ///
+    /// # Shapes
+    ///
+    /// - tokens: `[batch, tokens]`
+    /// - output: `layers + 1` times `[batch, tokens, width]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are more tokens than the context allows.
+    pub fn hidden_states(&self, tokens: Tensor<2, Int>) -> Vec<Tensor<3>> {
+        let [_, length] = tokens.dims();
+        let [context, _] = self.wpe.weight.dims();
+        assert!(
+            length <= context,
+            "Gpt2::forward: got {length} tokens, but the context is {context}"
+        );
+        let device = tokens.device();
+        let positions = self.wpe.weight.val().narrow(0, 0, length).unsqueeze();
+        let mask = causal_mask(length, &device);
+
+        let x = self.wte.forward(tokens) + positions;
+        let mut states = vec![self.dropout.forward(x)];
+        for block in &self.h {
+            let x = states[states.len() - 1].clone();
+            states.push(block.forward(x, mask.clone()));
+        }
+        let last = states.pop().map(|x| self.ln_f.forward(x));
+        states.extend(last);
+        states
+    }
+
+    /// The mean cross-entropy, in nats per token, of the predictions for `targets`.
+    ///
+    /// # Shapes
+    ///
+    /// - tokens: `[batch, tokens]`
+    /// - targets: `[batch, tokens]`, every token's successor
+    /// - output: `[1]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the two shapes differ or there are more tokens than the context allows.
+    pub fn loss(&self, tokens: Tensor<2, Int>, targets: Tensor<2, Int>) -> Tensor<1> {
+        let [batch, length] = tokens.dims();
+        assert_shape!(targets, [batch, length]);
+        let logits = self.forward(tokens);
+        let [_, _, vocabulary] = logits.dims();
+        let count = batch * length;
+        CrossEntropyLossConfig::new()
+            .init(&logits.device())
+            .forward(
+                logits.reshape([count, vocabulary]),
+                targets.reshape([count]),
+            )
+    }
+
+    /// The layers that [`MlpMode`](crate::MlpMode) governs, first to last.
+    pub fn mlp_layers(&self) -> impl Iterator<Item = &MlpLinear> {
+        self.h
+            .iter()
+            .flat_map(|block| [&block.mlp.c_fc, &block.mlp.c_proj])
+    }
+
+    fn head(&self, x: Tensor<3>) -> Tensor<3> {
+        let [batch, length, width] = x.dims();
+        let weight = self.wte.weight.val();
+        let [vocabulary, _] = weight.dims();
+        x.reshape([batch * length, width])
+            .matmul(weight.transpose())
+            .reshape([batch, length, vocabulary])
+    }
+}

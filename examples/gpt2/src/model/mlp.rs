@@ -1,0 +1,47 @@
+use super::{MlpLinear, gelu_tanh};
+use crate::{Gpt2Config, InitStream};
+use burn::{
+    module::Module,
+    nn::{Dropout, DropoutConfig},
+    tensor::{Device, Tensor},
+};
+
+/// The feed-forward half of a block. Its two matrices are the ones that become sparse.
+#[derive(Module, Debug)]
+pub struct Mlp {
+    /// Projection `width -> 4 width`.
+    pub c_fc: MlpLinear,
+    /// Projection `4 width -> width`.
+    pub c_proj: MlpLinear,
+    /// Dropout of the output.
+    pub residual_dropout: Dropout,
+}
+
+impl Mlp {
+    /// Initializes the layer; `residual_std` is the deviation of the output projection.
+    pub fn new(
+        config: &Gpt2Config,
+        std: f64,
+        residual_std: f64,
+        stream: &mut InitStream,
+        device: &Device,
+    ) -> Self {
+        let (d, inner) = (config.width, config.inner());
+        Self {
+            c_fc: MlpLinear::new([d, inner], std, config, stream, device),
+            c_proj: MlpLinear::new([inner, d], residual_std, config, stream, device),
+            residual_dropout: DropoutConfig::new(config.dropout).init(),
+        }
+    }
+
+    /// Applies the two layers to every position.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch, tokens, width]`
+    /// - output: `[batch, tokens, width]`
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let hidden = gelu_tanh(self.c_fc.forward(x));
+        self.residual_dropout.forward(self.c_proj.forward(hidden))
+    }
+}

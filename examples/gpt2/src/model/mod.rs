@@ -1,0 +1,13 @@
+mod attention;
+mod base;
+mod block;
+mod gelu;
+mod mlp;
+mod mlp_linear;
+
+pub use attention::*;
+pub use base::*;
+pub use block::*;
+pub use gelu::gelu_tanh;
+pub use mlp::*;
+pub use mlp_linear::*;

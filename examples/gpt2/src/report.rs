@@ -1,0 +1,185 @@
+use crate::{Gpt2Config, MlpLinear, Trainer};
+use core::fmt;
+
+/// Bytes of one 32-bit number.
+const WORD: usize = 4;
+
+/// The end of a run: what the model costs, and how good it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// Memory of the model as trained.
+    pub model: Footprint,
+    /// Memory of the dense model of the same sizes.
+    pub dense: Footprint,
+    /// Share of the MLP weights that exist.
+    pub density: f64,
+    /// Steps done.
+    pub steps: usize,
+    /// Tokens seen.
+    pub tokens: u64,
+    /// Newest training loss, in nats per byte.
+    pub train_loss: Option<f64>,
+    /// Newest loss on the held-out text, in nats per byte.
+    pub val_loss: Option<f64>,
+    /// Training speed, without evaluations and checkpoints.
+    pub tokens_per_second: f64,
+    /// Wall time of the run, over all its sessions.
+    pub seconds: f64,
+}
+
+/// Memory of a model in training with AdamW.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Numbers that are stored and trained.
+    pub parameters: usize,
+    /// Those of them that are not held at zero.
+    pub non_zeros: usize,
+    /// Bytes of the weights.
+    pub weights: usize,
+    /// Bytes of the gradients.
+    pub gradients: usize,
+    /// Bytes of the two moments.
+    pub moments: usize,
+    /// Bytes of coordinates and masks on the device.
+    pub indices: usize,
+}
+
+impl Footprint {
+    /// The dense model of these sizes.
+    pub fn dense(config: &Gpt2Config) -> Self {
+        let parameters = config.dense_parameter_count();
+        Self::new(parameters, parameters, 0)
+    }
+
+    /// The model of a trainer, as it is on the device.
+    pub fn of(trainer: &Trainer) -> Self {
+        let config = &trainer.options().model;
+        let slots = config.dense_mlp_weights();
+        let stored: usize = trainer.model().mlp_layers().map(MlpLinear::stored).sum();
+        let indices = trainer.model().mlp_layers().map(MlpLinear::index_bytes);
+        let rest = config.dense_parameter_count() - slots;
+        Self::new(rest + stored, rest + trainer.mlp_nnz(), indices.sum())
+    }
+
+    /// All bytes.
+    pub fn total(&self) -> usize {
+        self.weights + self.gradients + self.moments + self.indices
+    }
+
+    fn new(parameters: usize, non_zeros: usize, indices: usize) -> Self {
+        Self {
+            parameters,
+            non_zeros,
+            weights: WORD * parameters,
+            gradients: WORD * parameters,
+            moments: 2 * WORD * parameters,
+            indices,
+        }
+    }
+}
+
+impl Summary {
+    /// Sums up a run.
+    pub fn of(trainer: &Trainer) -> Self {
+        let counters = trainer.counters();
+        Self {
+            model: Footprint::of(trainer),
+            dense: Footprint::dense(&trainer.options().model),
+            density: trainer.density(),
+            steps: counters.step,
+            tokens: counters.tokens,
+            train_loss: counters.train_loss,
+            val_loss: counters.val_loss,
+            tokens_per_second: counters.tokens as f64 / counters.train_seconds.max(1e-9),
+            seconds: trainer.seconds(),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<22}{:>14}{:>14}{:>9}",
+            "", "this model", "dense model", "ratio"
+        )?;
+        let rows: [(&str, fn(&Footprint) -> usize); 7] = [
+            ("parameters", |m| m.parameters),
+            ("non-zeros", |m| m.non_zeros),
+            ("weights, bytes", |m| m.weights),
+            ("gradients, bytes", |m| m.gradients),
+            ("AdamW moments, bytes", |m| m.moments),
+            ("indices, bytes", |m| m.indices),
+            ("total, bytes", Footprint::total),
+        ];
+        for (name, value) in rows {
+            let (model, dense) = (value(&self.model), value(&self.dense));
+            let ratio = match dense {
+                0 => String::new(),
+                _ => format!("{:.3}", model as f64 / dense as f64),
+            };
+            let (model, dense) = (grouped(model as u64), grouped(dense as u64));
+            writeln!(f, "{name:<22}{model:>14}{dense:>14}{ratio:>9}")?;
+        }
+        writeln!(f)?;
+
+        let loss = |value: Option<f64>| {
+            value.map_or("not measured".into(), |loss| {
+                format!("{loss:.4} nats per byte")
+            })
+        };
+        let perplexity = self.val_loss.map_or("not measured".into(), |loss| {
+            format!("{:.3} per byte", loss.exp())
+        });
+        let rows = [
+            ("MLP density", format!("{:.4}", self.density)),
+            ("steps", grouped(self.steps as u64)),
+            ("tokens (bytes) seen", grouped(self.tokens)),
+            ("training loss", loss(self.train_loss)),
+            ("held-out loss", loss(self.val_loss)),
+            ("held-out perplexity", perplexity),
+            (
+                "training speed",
+                format!("{:.0} tokens per second", self.tokens_per_second),
+            ),
+            ("wall time", format!("{:.1} s", self.seconds)),
+        ];
+        for (name, value) in rows {
+            writeln!(f, "{name:<22}{value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A number with its thousands set apart, as in `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(
+            [0, 999, 1000, 1234567].map(grouped),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+    }
+
+    #[test]
+    fn a_dense_model_takes_sixteen_bytes_a_parameter() {
+        let footprint = Footprint::dense(&Gpt2Config::small());
+
+        assert_eq!(footprint.total(), 16 * 124_439_808);
+    }
+}

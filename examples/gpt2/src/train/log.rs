@@ -1,0 +1,177 @@
+use crate::Gpt2Error;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+/// One line of `log.jsonl`: what happened since the line before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// Steps done.
+    pub step: usize,
+    /// Mean training loss since the line before, in nats per byte.
+    pub loss: f64,
+    /// Learning rate of this step.
+    pub lr: f64,
+    /// Tokens seen.
+    pub tokens: u64,
+    /// Wall time of the run, over all its sessions.
+    pub seconds: f64,
+    /// Tokens per second of training since the line before.
+    pub tokens_per_second: f64,
+    /// Share of the MLP weights that exist.
+    pub density: f64,
+    /// Loss on the held-out text, in nats per byte, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_loss: Option<f64>,
+    /// Perplexity per byte on the held-out text, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perplexity: Option<f64>,
+    /// The topology update after this step, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<UpdateLine>,
+}
+
+/// One topology update, summed over the layers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UpdateLine {
+    /// Number of layers.
+    pub layers: usize,
+    /// Connections removed.
+    pub dropped: usize,
+    /// Connections added.
+    pub grown: usize,
+    /// Connections present.
+    pub nnz: usize,
+}
+
+/// Writes `log.jsonl`, one JSON object a line.
+#[derive(Debug)]
+pub struct LogWriter {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl LogWriter {
+    /// Starts a new log.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Io`] if the file cannot be written.
+    pub fn create(path: &Path) -> Result<Self, Gpt2Error> {
+        let file = File::create(path).map_err(Gpt2Error::io("create", path))?;
+        Ok(Self::new(path, file))
+    }
+
+    /// Continues the log of a run that resumes after `step`.
+    ///
+    /// Lines after that step are dropped: a run that died after its last checkpoint repeats them.
+    /// So is a last line that was cut off.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Io`] if the file cannot be read or written.
+    pub fn resume(path: &Path, step: usize) -> Result<Self, Gpt2Error> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(Gpt2Error::io("read", path)(error)),
+        };
+        let kept: String = text
+            .split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+            .take_while(|line| {
+                serde_json::from_str::<LogLine>(line).is_ok_and(|line| line.step <= step)
+            })
+            .collect();
+
+        if kept != text {
+            let temporary = path.with_extension("jsonl.tmp");
+            fs::write(&temporary, kept).map_err(Gpt2Error::io("write", &temporary))?;
+            fs::rename(&temporary, path).map_err(Gpt2Error::io("replace", path))?;
+        }
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(Gpt2Error::io("append to", path))?;
+        Ok(Self::new(path, file))
+    }
+
+    /// Appends a line.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Io`] if the file cannot be written.
+    pub fn write(&mut self, line: &LogLine) -> Result<(), Gpt2Error> {
+        serde_json::to_writer(&mut self.file, line)
+            .map_err(std::io::Error::from)
+            .and_then(|()| self.file.write_all(b"\n"))
+            .and_then(|()| self.file.flush())
+            .map_err(Gpt2Error::io("write", &self.path))
+    }
+
+    fn new(path: &Path, file: File) -> Self {
+        Self {
+            path: path.to_owned(),
+            file: BufWriter::new(file),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(step: usize) -> LogLine {
+        LogLine {
+            step,
+            loss: 2.5,
+            lr: 0.008,
+            tokens: 10,
+            seconds: 1.5,
+            tokens_per_second: 7.0,
+            density: 0.1,
+            val_loss: None,
+            perplexity: None,
+            update: None,
+        }
+    }
+
+    #[test]
+    fn absent_values_have_no_key() {
+        let text = serde_json::to_string(&line(3)).unwrap();
+
+        assert_eq!(
+            text,
+            r#"{"step":3,"loss":2.5,"lr":0.008,"tokens":10,"seconds":1.5,"tokens_per_second":7.0,"density":0.1}"#
+        );
+        assert_eq!(serde_json::from_str::<LogLine>(&text).unwrap(), line(3));
+    }
+
+    #[test]
+    fn resuming_drops_later_and_broken_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.jsonl");
+        let mut log = LogWriter::create(&path).unwrap();
+        for step in [10, 20, 30] {
+            log.write(&line(step)).unwrap();
+        }
+        drop(log);
+        let mut text = fs::read_to_string(&path).unwrap();
+        text.push_str(r#"{"step":4"#);
+        fs::write(&path, text).unwrap();
+
+        let mut log = LogWriter::resume(&path, 20).unwrap();
+        log.write(&line(25)).unwrap();
+
+        let steps: Vec<usize> = fs::read_to_string(&path)
+            .unwrap()
+            .lines()
+            .map(|text| serde_json::from_str::<LogLine>(text).unwrap().step)
+            .collect();
+        assert_eq!(steps, [10, 20, 25]);
+    }
+}

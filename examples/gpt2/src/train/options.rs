@@ -1,0 +1,257 @@
+use crate::{ConfigError, Gpt2Config, MlpMode, config::within};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// How the pattern of the sparse layers changes during training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum Method {
+    /// Sparse evolutionary training: the weakest connections go, random ones come.
+    Set,
+    /// The pattern stays as it was drawn.
+    Static,
+}
+
+impl core::fmt::Display for Method {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Set => "set",
+            Self::Static => "static",
+        })
+    }
+}
+
+/// Everything that decides the course of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainOptions {
+    /// The model.
+    pub model: Gpt2Config,
+    /// How the topology changes.
+    pub method: Method,
+    /// Text to learn; the shipped one if absent.
+    pub text: Option<PathBuf>,
+    /// Seed of initial values, windows and topology updates.
+    pub seed: u64,
+    /// Windows per step.
+    pub batch: usize,
+    /// Steps of the whole run.
+    pub steps: usize,
+    /// Highest learning rate.
+    pub learning_rate: f64,
+    /// Steps until the learning rate is reached; after them it falls linearly to zero.
+    pub warmup: usize,
+    /// Decoupled weight decay of all matrices.
+    pub weight_decay: f32,
+    /// Share of the connections that an update replaces.
+    pub drop_fraction: f64,
+    /// Steps between updates.
+    pub update_every: usize,
+    /// Step of the last update; three quarters of the run if absent.
+    pub update_stop: Option<usize>,
+    /// Steps between evaluations; 0: only at the end.
+    pub eval_every: usize,
+    /// Steps between checkpoints; 0: only at the end.
+    pub checkpoint_every: usize,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self {
+            model: Gpt2Config::new(3, 96, 4, 48),
+            method: Method::Set,
+            text: None,
+            seed: 42,
+            batch: 12,
+            steps: 2600,
+            learning_rate: 8e-3,
+            warmup: 50,
+            weight_decay: 0.01,
+            drop_fraction: 0.3,
+            update_every: 100,
+            update_stop: None,
+            eval_every: 250,
+            checkpoint_every: 500,
+        }
+    }
+}
+
+/// An option whose value differs between a checkpoint and the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The option.
+    pub flag: &'static str,
+    /// Its value in the checkpoint.
+    pub stored: String,
+    /// Its value on the command line.
+    pub given: String,
+    /// Whether a run may continue with the new value.
+    pub allowed: bool,
+}
+
+impl TrainOptions {
+    /// Checks every value against its allowed range.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with the name of the option, its value and the range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.model.validate()?;
+        within("--batch", self.batch, 1, 1 << 20)?;
+        within("--steps", self.steps, 1, 1_000_000_000)?;
+        within("--update-every", self.update_every, 1, 1_000_000_000)?;
+
+        let numbers = [
+            (
+                "--learning-rate",
+                self.learning_rate,
+                self.learning_rate > 0.0 && self.learning_rate <= 1.0,
+                "above 0 and at most 1",
+            ),
+            (
+                "--weight-decay",
+                self.weight_decay.into(),
+                (0.0..=1.0).contains(&self.weight_decay),
+                "between 0 and 1",
+            ),
+            (
+                "--drop-fraction",
+                self.drop_fraction,
+                self.drop_fraction > 0.0 && self.drop_fraction < 1.0,
+                "above 0 and below 1",
+            ),
+        ];
+        match numbers.into_iter().find(|(_, _, valid, _)| !valid) {
+            Some((name, value, _, allowed)) => Err(ConfigError::new(name, value, allowed)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the topology changes during the run.
+    pub fn updates_topology(&self) -> bool {
+        self.method == Method::Set && self.model.mode != MlpMode::Dense
+    }
+
+    /// Step of the last topology update.
+    pub fn last_update(&self) -> usize {
+        self.update_stop.unwrap_or(self.steps * 3 / 4)
+    }
+
+    /// Learning rate of a step, counted from 1: a linear rise, then a linear fall to zero after
+    /// the last step.
+    pub fn learning_rate_at(&self, step: usize) -> f64 {
+        let rise = step as f64 / self.warmup.max(1) as f64;
+        let fall = (self.steps + 1).saturating_sub(step) as f64
+            / (self.steps + 1).saturating_sub(self.warmup).max(1) as f64;
+        self.learning_rate * rise.min(fall).min(1.0)
+    }
+
+    /// The options in which `self`, from a checkpoint, and `given` differ.
+    pub fn differences(&self, given: &Self) -> Vec<Difference> {
+        self.flags()
+            .into_iter()
+            .zip(given.flags())
+            .filter(|(stored, given)| stored.1 != given.1)
+            .map(|((flag, stored, allowed), (_, given, _))| Difference {
+                flag,
+                stored,
+                given,
+                allowed,
+            })
+            .collect()
+    }
+
+    /// Name and value of every option, and whether a run may continue with another value.
+    fn flags(&self) -> Vec<(&'static str, String, bool)> {
+        let model = &self.model;
+        let or_default = |stop: Option<usize>| stop.map_or("default".into(), |s| s.to_string());
+        vec![
+            ("--layers", model.layers.to_string(), false),
+            ("--width", model.width.to_string(), false),
+            ("--heads", model.heads.to_string(), false),
+            ("--context", model.context.to_string(), false),
+            ("--mode", model.mode.to_string(), false),
+            ("--sparsity", model.sparsity.to_string(), false),
+            ("--method", self.method.to_string(), false),
+            ("--seed", self.seed.to_string(), false),
+            ("--dropout", model.dropout.to_string(), true),
+            ("--batch", self.batch.to_string(), true),
+            ("--steps", self.steps.to_string(), true),
+            ("--learning-rate", self.learning_rate.to_string(), true),
+            ("--warmup", self.warmup.to_string(), true),
+            ("--weight-decay", self.weight_decay.to_string(), true),
+            ("--drop-fraction", self.drop_fraction.to_string(), true),
+            ("--update-every", self.update_every.to_string(), true),
+            ("--update-stop", or_default(self.update_stop), true),
+            ("--eval-every", self.eval_every.to_string(), true),
+            ("--checkpoint-every", self.checkpoint_every.to_string(), true),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_learning_rate_rises_and_falls() {
+        let options = TrainOptions {
+            steps: 10,
+            warmup: 4,
+            learning_rate: 0.8,
+            ..Default::default()
+        };
+        let rate = |step| options.learning_rate_at(step);
+
+        assert_eq!([rate(1), rate(2), rate(4)], [0.2, 0.4, 0.8]);
+        assert!((rate(5) - 0.8 * 6.0 / 7.0).abs() < 1e-12);
+        assert!((rate(10) - 0.8 / 7.0).abs() < 1e-12);
+        assert_eq!(rate(11), 0.0);
+    }
+
+    #[test]
+    fn a_run_shorter_than_its_warmup_never_falls_to_zero() {
+        let options = TrainOptions {
+            steps: 3,
+            warmup: 50,
+            ..Default::default()
+        };
+        assert!((1..=3).all(|step| options.learning_rate_at(step) > 0.0));
+    }
+
+    #[test]
+    fn values_out_of_range_are_named() {
+        let message = |options: TrainOptions| options.validate().unwrap_err().to_string();
+
+        assert_eq!(TrainOptions::default().validate(), Ok(()));
+        assert_eq!(
+            message(TrainOptions {
+                learning_rate: f64::NAN,
+                ..Default::default()
+            }),
+            "--learning-rate is NaN, but must be above 0 and at most 1"
+        );
+        assert_eq!(
+            message(TrainOptions {
+                batch: 0,
+                ..Default::default()
+            }),
+            "--batch is 0, but must be between 1 and 1048576"
+        );
+    }
+
+    #[test]
+    fn differences_say_what_may_change() {
+        let stored = TrainOptions::default();
+        let mut given = stored.clone();
+        given.model.width = 128;
+        given.steps = 9;
+
+        let differences = stored.differences(&given);
+        let found: Vec<_> = differences
+            .iter()
+            .map(|d| (d.flag, d.given.as_str(), d.allowed))
+            .collect();
+        assert_eq!(found, [("--width", "128", false), ("--steps", "9", true)]);
+        assert!(stored.differences(&stored).is_empty());
+    }
+}

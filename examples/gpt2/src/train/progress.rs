@@ -1,0 +1,54 @@
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// What a run says on standard error while it runs: a bar on a terminal, and lines.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    quiet: bool,
+}
+
+impl Progress {
+    /// Starts at `step` of `steps`; a quiet one says nothing.
+    pub fn new(step: usize, steps: usize, quiet: bool) -> Self {
+        let target = match quiet {
+            true => ProgressDrawTarget::hidden(),
+            false => ProgressDrawTarget::stderr(),
+        };
+        let style = ProgressStyle::with_template(
+            "{bar:24} {pos}/{len}  {msg}  [{elapsed_precise} < {eta_precise}]",
+        )
+        .expect("the template is valid");
+        let bar = ProgressBar::with_draw_target(Some(steps as u64), target)
+            .with_position(step as u64)
+            .with_style(style);
+        bar.reset_eta();
+        Self { bar, quiet }
+    }
+
+    /// Moves the bar to `step`.
+    pub fn advance(&self, step: usize) {
+        self.bar.set_position(step as u64);
+    }
+
+    /// Shows the newest loss and speed beside the bar.
+    pub fn show(&self, loss: f64, tokens_per_second: f64) {
+        let message = format!("loss {loss:.4}  {tokens_per_second:.0} tok/s");
+        self.bar.set_message(message);
+    }
+
+    /// Prints a line above the bar, or a plain one where there is no terminal.
+    pub fn line(&self, text: &str) {
+        if self.quiet {
+            return;
+        }
+        match self.bar.is_hidden() {
+            true => eprintln!("{text}"),
+            false => self.bar.println(text),
+        }
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,133 @@
+use super::{Interrupt, LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine};
+use crate::{Gpt2Error, Summary};
+use std::path::PathBuf;
+
+/// Steps between two readings of the training loss. Every reading makes a GPU wait.
+const LOG_EVERY: usize = 10;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// All steps are done.
+    Finished {
+        /// Cost and quality of the model.
+        summary: Summary,
+        /// The folder with log and checkpoint.
+        dir: PathBuf,
+    },
+    /// A request to stop came first.
+    Interrupted {
+        /// Steps done.
+        step: usize,
+        /// Steps of the whole run.
+        steps: usize,
+        /// The folder with log and checkpoint.
+        dir: PathBuf,
+    },
+}
+
+/// Trains to the last step or to an interrupt, and leaves a log and a checkpoint in `dir`.
+///
+/// # Errors
+///
+/// [`Gpt2Error::Diverged`] if the loss is not a number; [`Gpt2Error::Io`] and
+/// [`Gpt2Error::Checkpoint`] if a file cannot be written.
+pub fn train(
+    mut trainer: Trainer,
+    dir: &RunDir,
+    log: &mut LogWriter,
+    progress: &Progress,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Gpt2Error> {
+    let steps = trainer.options().steps;
+    let eval_every = trainer.options().eval_every;
+    let checkpoint_every = trainer.options().checkpoint_every;
+    let due = |step: usize, every: usize| every > 0 && step.is_multiple_of(every);
+    let mut speed = Speed::new(&trainer);
+
+    while trainer.counters().step < steps {
+        trainer = trainer.step();
+        let step = trainer.counters().step;
+        let last = step == steps;
+        progress.advance(step);
+
+        let update = trainer.update().map(UpdateLine::from);
+        let evaluate = last || due(step, eval_every);
+        if evaluate || update.is_some() || due(step, LOG_EVERY) {
+            let loss = trainer.take_loss()?;
+            let val_loss = evaluate.then(|| trainer.evaluate());
+            let line = LogLine {
+                step,
+                loss,
+                lr: trainer.options().learning_rate_at(step),
+                tokens: trainer.counters().tokens,
+                seconds: trainer.seconds(),
+                tokens_per_second: speed.since_last(&trainer),
+                density: trainer.density(),
+                val_loss,
+                perplexity: val_loss.map(f64::exp),
+                update,
+            };
+            log.write(&line)?;
+            report(&line, steps, progress);
+        }
+        if !last && interrupt.is_requested(step) {
+            trainer.save(&dir.checkpoint())?;
+            progress.finish();
+            return Ok(Outcome::Interrupted {
+                step,
+                steps,
+                dir: dir.path().to_owned(),
+            });
+        }
+        if last || due(step, checkpoint_every) {
+            trainer.save(&dir.checkpoint())?;
+        }
+    }
+    progress.finish();
+    Ok(Outcome::Finished {
+        summary: Summary::of(&trainer),
+        dir: dir.path().to_owned(),
+    })
+}
+
+fn report(line: &LogLine, steps: usize, progress: &Progress) {
+    progress.show(line.loss, line.tokens_per_second);
+    let width = steps.to_string().len();
+    if let Some(update) = &line.update {
+        progress.line(&format!(
+            "step {:>width$}  topology: {} of {} connections moved in {} layers, density {:.4}",
+            line.step, update.grown, update.nnz, update.layers, line.density
+        ));
+    }
+    if let (Some(val_loss), Some(perplexity)) = (line.val_loss, line.perplexity) {
+        progress.line(&format!(
+            "step {:>width$}  training loss {:.4}, held-out loss {val_loss:.4} nats per byte, \
+             perplexity {perplexity:.3}, {:.0} tokens per second",
+            line.step, line.loss, line.tokens_per_second
+        ));
+    }
+}
+
+/// Training speed between two log lines.
+struct Speed {
+    tokens: u64,
+    seconds: f64,
+}
+
+impl Speed {
+    fn new(trainer: &Trainer) -> Self {
+        Self {
+            tokens: trainer.counters().tokens,
+            seconds: trainer.counters().train_seconds,
+        }
+    }
+
+    fn since_last(&mut self, trainer: &Trainer) -> f64 {
+        let now = Self::new(trainer);
+        let tokens = (now.tokens - self.tokens) as f64;
+        let seconds = now.seconds - self.seconds;
+        *self = now;
+        tokens / seconds.max(1e-9)
+    }
+}

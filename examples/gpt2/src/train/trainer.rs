@@ -1,0 +1,287 @@
+use crate::{
+    Batch, Corpus, Counters, Gpt2, Gpt2Error, MlpLinear, RunState, TrainOptions, held_out_offsets,
+    train_offsets,
+};
+use burn::{
+    module::{Module, ParamGroup},
+    optim::{AdamWConfig, GradientsParams, ModuleOptimizer},
+    tensor::{Device, Tensor},
+};
+use snack_burn::prelude::*;
+use std::{path::Path, time::Instant};
+
+/// Model, optimizer and topology of a run, and how far it is.
+///
+/// Gradients live on the device that was given with autodiff; the loss of a step stays there until
+/// [`take_loss`](Self::take_loss), because reading a number back makes a GPU wait.
+pub struct Trainer {
+    options: TrainOptions,
+    corpus: Corpus,
+    device: Device,
+    model: Gpt2,
+    optim: ModuleOptimizer,
+    dst: Dst,
+    counters: Counters,
+    open_loss: Option<Tensor<1>>,
+    session: Instant,
+    earlier_seconds: f64,
+}
+
+impl Trainer {
+    /// Starts a run.
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`TrainOptions::validate`] or [`Corpus::check_length`] would refuse.
+    pub fn new(options: TrainOptions, corpus: Corpus, device: &Device) -> Self {
+        let device = device.clone().autodiff();
+        Self {
+            model: options.model.init(options.seed, &device),
+            optim: optimizer(&options),
+            dst: topology(&options).init(),
+            counters: Counters::default(),
+            open_loss: None,
+            session: Instant::now(),
+            earlier_seconds: 0.0,
+            options,
+            corpus,
+            device,
+        }
+    }
+
+    /// Continues a run from its checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::ForeignCheckpoint`] if the recorded model does not fit the options.
+    pub fn resume(
+        options: TrainOptions,
+        corpus: Corpus,
+        device: &Device,
+        checkpoint: Checkpoint,
+        counters: Counters,
+        path: &Path,
+    ) -> Result<Self, Gpt2Error> {
+        let device = device.clone().autodiff();
+        let model = options
+            .model
+            .init(options.seed, &device)
+            .try_load_sparse_record(checkpoint.model)
+            .map_err(|error| Gpt2Error::ForeignCheckpoint {
+                path: path.to_owned(),
+                reason: error.to_string(),
+            })?;
+        let open_loss = (counters.open_steps > 0)
+            .then(|| Tensor::from_floats([counters.open_loss], &device.clone().inner()));
+        Ok(Self {
+            model,
+            optim: optimizer(&options).load_record(checkpoint.optimizer),
+            dst: topology(&options).init_from(checkpoint.dst),
+            open_loss,
+            session: Instant::now(),
+            earlier_seconds: counters.seconds,
+            counters,
+            options,
+            corpus,
+            device,
+        })
+    }
+
+    /// Trains on one batch, then updates the topology if its time has come.
+    pub fn step(mut self) -> Self {
+        let start = Instant::now();
+        let step = self.counters.step + 1;
+        let TrainOptions {
+            seed,
+            batch,
+            ref model,
+            ..
+        } = self.options;
+        if model.dropout > 0.0 {
+            // A stream of its own for every step, so that a resumed run draws the same numbers.
+            self.device.seed(seed ^ (step as u64).rotate_left(32));
+        }
+        let text = self.corpus.train();
+        let offsets = train_offsets(seed, step, batch, text.len(), model.context);
+        let windows = Batch::new(text, &offsets, model.context, &self.device);
+
+        let loss = self.model.loss(windows.tokens, windows.targets);
+        let grads = GradientsParams::from_grads(loss.backward(), &self.model);
+        let rate = self.options.learning_rate_at(step);
+        let mut model = self.optim.step(rate, self.model, grads);
+        let mut optim = self.optim;
+        if self.options.updates_topology() {
+            (model, optim) = self.dst.step(model, optim);
+        }
+
+        let loss = loss.inner();
+        let open_loss = match self.open_loss {
+            Some(sum) => sum + loss,
+            None => loss,
+        };
+        self.counters.step = step;
+        self.counters.tokens += (batch * self.options.model.context) as u64;
+        self.counters.open_steps += 1;
+        self.counters.train_seconds += start.elapsed().as_secs_f64();
+        Self {
+            model,
+            optim,
+            open_loss: Some(open_loss),
+            ..self
+        }
+    }
+
+    /// The topology update of the newest step, if it made one.
+    pub fn update(&self) -> Option<&TopologyUpdate> {
+        self.dst
+            .last_update()
+            .filter(|_| self.options.updates_topology())
+    }
+
+    /// Mean training loss since this was last asked; waits for the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Diverged`] if it is not a number.
+    pub fn take_loss(&mut self) -> Result<f64, Gpt2Error> {
+        let start = Instant::now();
+        let sum = self.read_open_loss()?;
+        let mean = f64::from(sum) / self.counters.open_steps.max(1) as f64;
+        self.open_loss = None;
+        self.counters.open_steps = 0;
+        self.counters.train_loss = Some(mean);
+        self.counters.train_seconds += start.elapsed().as_secs_f64();
+        Ok(mean)
+    }
+
+    /// Mean loss on the held-out windows, in nats per byte.
+    pub fn evaluate(&mut self) -> f64 {
+        let device = self.device.clone().inner();
+        let model = self.model.valid();
+        let context = self.options.model.context;
+        let text = self.corpus.held_out();
+        let offsets = held_out_offsets(text.len(), context, self.options.batch);
+
+        let total = offsets
+            .chunks(self.options.batch)
+            .map(|offsets| {
+                let windows = Batch::new(text, offsets, context, &device);
+                model.loss(windows.tokens, windows.targets) * offsets.len() as f64
+            })
+            .reduce(|sum, loss| sum + loss)
+            .map_or(0.0, |sum| f64::from(sum.into_scalar::<f32>()));
+        let loss = total / offsets.len() as f64;
+        self.counters.val_loss = Some(loss);
+        loss
+    }
+
+    /// Writes the checkpoint; the file is replaced in one step.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Diverged`] if the loss is not a number, rather than replacing a good
+    /// checkpoint; [`Gpt2Error::Checkpoint`] if the file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), Gpt2Error> {
+        let counters = Counters {
+            open_loss: self.read_open_loss()?,
+            seconds: self.seconds(),
+            ..self.counters.clone()
+        };
+        let state = RunState::new(
+            self.options.clone(),
+            self.corpus.id().clone(),
+            counters,
+        );
+        Checkpoint {
+            model: self.model.clone().into_record(),
+            optimizer: self.optim.to_record(),
+            dst: self.dst.state(),
+            user: state.to_value(),
+        }
+        .save(path)
+        .map_err(|source| Gpt2Error::Checkpoint {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Share of the MLP weights that exist.
+    pub fn density(&self) -> f64 {
+        self.mlp_nnz() as f64 / self.options.model.dense_mlp_weights() as f64
+    }
+
+    /// Number of MLP weights that exist.
+    pub fn mlp_nnz(&self) -> usize {
+        let config = &self.options.model;
+        let nnz = |layer: &MlpLinear| layer.nnz().unwrap_or(config.mlp_nnz());
+        self.model.mlp_layers().map(nnz).sum()
+    }
+
+    /// Wall time of the run, over all its sessions.
+    pub fn seconds(&self) -> f64 {
+        self.earlier_seconds + self.session.elapsed().as_secs_f64()
+    }
+
+    /// Steps, tokens, times and losses so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The options of the run.
+    pub fn options(&self) -> &TrainOptions {
+        &self.options
+    }
+
+    /// The text that the run learns.
+    pub fn corpus(&self) -> &Corpus {
+        &self.corpus
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Gpt2 {
+        &self.model
+    }
+
+    fn read_open_loss(&self) -> Result<f32, Gpt2Error> {
+        let sum = match &self.open_loss {
+            Some(sum) => sum.clone().into_scalar::<f32>(),
+            None => 0.0,
+        };
+        if sum.is_finite() {
+            Ok(sum)
+        } else {
+            Err(Gpt2Error::Diverged {
+                step: self.counters.step,
+                loss: sum.into(),
+                learning_rate: self.options.learning_rate,
+                warmup: self.options.warmup,
+            })
+        }
+    }
+}
+
+/// AdamW for everything, without decay for biases and layer norms.
+fn optimizer(options: &TrainOptions) -> ModuleOptimizer {
+    let config = AdamWConfig::new()
+        .with_beta_1(0.9)
+        .with_beta_2(0.95)
+        .with_epsilon(1e-8);
+    let matrices = ParamGroup::from_regex(r"(weight|values)$").expect("the pattern is valid");
+    config
+        .clone()
+        .with_weight_decay(0.0)
+        .init()
+        .with_group(
+            matrices,
+            config.with_weight_decay(options.weight_decay).build(),
+            None,
+        )
+}
+
+fn topology(options: &TrainOptions) -> DstConfig {
+    DstConfig::set()
+        .with_drop_fraction(options.drop_fraction)
+        .with_every(options.update_every)
+        .with_stop(Some(options.last_update()))
+        .with_seed(options.seed)
+}

@@ -1,0 +1,54 @@
+//! Comparison with a reference, by norm.
+
+use burn::tensor::Tensor;
+
+use super::host::floats;
+
+/// Norm of the difference over the norm of the reference; the former alone if the latter is 0.
+pub fn relative_error(found: &[f64], expected: &[f64]) -> f64 {
+    let norm = |squares: f64| squares.sqrt();
+    let difference =
+        norm(found.iter().zip(expected).map(|(found, expected)| (found - expected).powi(2)).sum());
+    match norm(expected.iter().map(|expected| expected.powi(2)).sum()) {
+        0.0 => difference,
+        size => difference / size,
+    }
+}
+
+/// Asserts the shape of `found` and its distance to the reference.
+///
+/// `case` says which input on which device; NaN never passes.
+#[track_caller]
+pub fn assert_close<const D: usize>(
+    case: &str,
+    found: &Tensor<D>,
+    dims: [usize; D],
+    expected: &[f64],
+    tolerance: f64,
+) {
+    assert_eq!(found.dims(), dims, "{case}: shape");
+    assert_within(case, &floats(found), expected, tolerance);
+}
+
+/// Asserts the distance of numbers to their reference.
+#[track_caller]
+pub fn assert_within(case: &str, found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len(), "{case}: number of elements");
+    let error = relative_error(found, expected);
+    assert!(
+        error <= tolerance,
+        "{case}: relative error {error:.3e}, allowed {tolerance:.0e}; first numbers {:?}, \
+         expected {:?}",
+        &found[..found.len().min(4)],
+        &expected[..expected.len().min(4)]
+    );
+}
+
+/// Asserts that two tensors hold the same bits.
+#[track_caller]
+pub fn assert_bits<const D: usize>(case: &str, found: &Tensor<D>, expected: &Tensor<D>) {
+    assert_eq!(found.dims(), expected.dims(), "{case}: shape");
+    let (found, expected) = (found.clone().into_data(), expected.clone().into_data());
+    assert_eq!(found.dtype(), expected.dtype(), "{case}: data type");
+    assert!(found.as_bytes() == expected.as_bytes(), "{case}: {found} is not {expected}");
+}

@@ -1,0 +1,37 @@
+//! Numbers from and to tensors.
+
+use std::any::Any;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+/// `count` numbers in `[-1, 1)`.
+pub fn uniform(count: usize, rng: &mut ChaCha8Rng) -> Vec<f32> {
+    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+}
+
+/// The elements of a tensor, widened.
+pub fn floats<const D: usize>(tensor: &Tensor<D>) -> Vec<f64> {
+    tensor.clone().into_data().iter::<f64>().collect()
+}
+
+pub fn tensor1(values: &[f32], device: &Device) -> Tensor<1> {
+    Tensor::from_data(TensorData::new(values.to_vec(), [values.len()]), device)
+}
+
+/// A `[rows, cols]` tensor of row-major numbers.
+pub fn tensor2(values: &[f32], [rows, cols]: [usize; 2], device: &Device) -> Tensor<2> {
+    Tensor::from_data(TensorData::new(values.to_vec(), [rows, cols]), device)
+}
+
+/// The text of a caught panic.
+pub fn panic_text(payload: Box<dyn Any + Send>) -> String {
+    match payload.downcast::<String>() {
+        Ok(text) => *text,
+        Err(payload) => match payload.downcast::<&'static str>() {
+            Ok(text) => text.to_string(),
+            Err(_) => "a panic without text".to_string(),
+        },
+    }
+}

@@ -1,0 +1,12 @@
+//! What the tests share: devices, inputs, the host reference and comparison.
+
+pub mod cases;
+pub mod compare;
+pub mod devices;
+pub mod host;
+pub mod reference;
+
+pub use cases::Case;
+pub use compare::{assert_bits, assert_close, assert_within, relative_error};
+pub use devices::{Backend, backends, flex};
+pub use host::{floats, panic_text, tensor1, tensor2, uniform};
