@@ -4,4 +4,23 @@
 
 mod support;
 
+mod damaged_records;
+mod determinism;
+mod empty;
+mod finite_differences;
+mod half_precision;
+mod layer_gradients;
+mod loss_curve;
+#[cfg(target_os = "linux")]
+mod memory;
+mod modules;
 mod products;
+mod real_matrices;
+mod records;
+mod replicas;
+mod resume;
+mod sparse_tensor;
+mod strided;
+mod tiny_shapes;
+mod topology;
+mod tracked_parents;

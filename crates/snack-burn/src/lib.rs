@@ -2,6 +2,8 @@
 
 mod backend;
 
+pub mod checkpoint;
+pub mod dst;
 pub mod error;
 pub mod nn;
 pub mod ops;

@@ -1,5 +1,7 @@
 //! One import for the usual types.
 
+pub use crate::checkpoint::{Checkpoint, CheckpointError};
+pub use crate::dst::{Dst, DstConfig, DstState, LayerUpdate, TopologyUpdate};
 pub use crate::error::SparseError;
 pub use crate::nn::{
     MaskedLinear, PatternSampler, Prune, SparseInitializer, SparseLinear, SparseLinearConfig,

@@ -21,22 +21,22 @@ pub struct Args {
     /// Share of the MLP weights that does not exist, at least 0 and below 1 [default: 0.9]
     #[arg(long)]
     pub sparsity: Option<f64>,
-    /// Number of blocks [default: 3]
+    /// Number of blocks [default: 2]
     #[arg(long)]
     pub layers: Option<usize>,
-    /// Width of the residual stream [default: 96]
+    /// Width of the residual stream [default: 128]
     #[arg(long)]
     pub width: Option<usize>,
     /// Attention heads; a divisor of the width [default: 4]
     #[arg(long)]
     pub heads: Option<usize>,
-    /// Bytes that the model looks back [default: 48]
+    /// Bytes that the model looks back [default: 32]
     #[arg(long)]
     pub context: Option<usize>,
-    /// Windows per step [default: 12]
+    /// Windows per step [default: 8]
     #[arg(long)]
     pub batch: Option<usize>,
-    /// Steps of the whole run [default: 2600]
+    /// Steps of the whole run [default: 8000]
     #[arg(long)]
     pub steps: Option<usize>,
     /// Storage of the MLP matrices [default: sparse]
@@ -65,31 +65,31 @@ pub struct Args {
     /// Replace the run in --out
     #[arg(long, requires = "out")]
     pub overwrite: bool,
-    /// Highest learning rate [default: 0.008]
+    /// Highest learning rate [default: 0.0015]
     #[arg(long)]
     pub learning_rate: Option<f64>,
-    /// Steps until the highest learning rate, which then falls linearly to zero [default: 50]
+    /// Steps until the highest learning rate, which then falls linearly to zero [default: 100]
     #[arg(long)]
     pub warmup: Option<usize>,
     /// Share of the connections that an update replaces [default: 0.3]
     #[arg(long)]
     pub drop_fraction: Option<f64>,
-    /// Steps between topology updates [default: 100]
+    /// Steps between topology updates [default: 200]
     #[arg(long)]
     pub update_every: Option<usize>,
     /// Step of the last topology update [default: three quarters of the steps]
     #[arg(long)]
     pub update_stop: Option<usize>,
-    /// Steps between evaluations; 0: only at the end [default: 250]
+    /// Steps between evaluations; 0: only at the end [default: 1000]
     #[arg(long)]
     pub eval_every: Option<usize>,
-    /// Decoupled weight decay of all matrices [default: 0.01]
+    /// Decoupled weight decay of all matrices [default: 0.1]
     #[arg(long)]
     pub weight_decay: Option<f32>,
     /// Dropout of embeddings, attention weights and residual branches [default: 0]
     #[arg(long)]
     pub dropout: Option<f64>,
-    /// Steps between checkpoints; 0: only at the end [default: 500]
+    /// Steps between checkpoints; 0: only at the end [default: 1000]
     #[arg(long)]
     pub checkpoint_every: Option<usize>,
     /// Print only the final table, and errors
@@ -170,10 +170,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         None => RunDir::latest_numbered(Path::new(RUNS), PREFIX)?,
     };
     let path = dir.checkpoint();
-    let checkpoint = Checkpoint::load(&path).map_err(|source| Gpt2Error::Checkpoint {
-        path: path.clone(),
-        source,
-    })?;
+    let checkpoint = Checkpoint::load(&path)?;
     let state = RunState::from_value(&checkpoint.user, &path)?;
     let options = args.options(state.options.clone());
     let mismatch = |flag, given: String, stored: String| Gpt2Error::CheckpointMismatch {
@@ -205,7 +202,10 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     let mut log = LogWriter::resume(&dir.log(), step)?;
     if !args.quiet {
         for change in differences {
-            eprintln!("{} changes from {} to {}", change.flag, change.stored, change.given);
+            eprintln!(
+                "{} changes from {} to {}",
+                change.flag, change.stored, change.given
+            );
         }
         eprintln!("resuming after step {step}");
     }

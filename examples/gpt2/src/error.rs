@@ -72,13 +72,8 @@ pub enum Gpt2Error {
     },
 
     /// The checkpoint cannot be read or written.
-    #[error("checkpoint {}: {source}", path.display())]
-    Checkpoint {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: CheckpointError,
-    },
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
 
     /// The checkpoint can be read, but was not written by this program.
     #[error(
@@ -142,7 +137,10 @@ pub enum Gpt2Error {
 }
 
 impl Gpt2Error {
-    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io {
             action,

@@ -5,10 +5,15 @@ use burn::tensor::Tensor;
 use super::host::floats;
 
 /// Norm of the difference over the norm of the reference; the former alone if the latter is 0.
-pub fn relative_error(found: &[f64], expected: &[f64]) -> f64 {
+fn relative_error(found: &[f64], expected: &[f64]) -> f64 {
     let norm = |squares: f64| squares.sqrt();
-    let difference =
-        norm(found.iter().zip(expected).map(|(found, expected)| (found - expected).powi(2)).sum());
+    let difference = norm(
+        found
+            .iter()
+            .zip(expected)
+            .map(|(found, expected)| (found - expected).powi(2))
+            .sum(),
+    );
     match norm(expected.iter().map(|expected| expected.powi(2)).sum()) {
         0.0 => difference,
         size => difference / size,
@@ -50,5 +55,8 @@ pub fn assert_bits<const D: usize>(case: &str, found: &Tensor<D>, expected: &Ten
     assert_eq!(found.dims(), expected.dims(), "{case}: shape");
     let (found, expected) = (found.clone().into_data(), expected.clone().into_data());
     assert_eq!(found.dtype(), expected.dtype(), "{case}: data type");
-    assert!(found.as_bytes() == expected.as_bytes(), "{case}: {found} is not {expected}");
+    assert!(
+        found.as_bytes() == expected.as_bytes(),
+        "{case}: {found} is not {expected}"
+    );
 }

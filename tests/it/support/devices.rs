@@ -56,33 +56,62 @@ pub fn backends() -> Vec<Backend> {
         assert!(
             compiled.iter().any(|backend| backend.name == *name),
             "SNACK_TEST_DEVICE names `{name}`, compiled in: {}",
-            compiled.iter().map(|backend| backend.name).collect::<Vec<_>>().join(", ")
+            compiled
+                .iter()
+                .map(|backend| backend.name)
+                .collect::<Vec<_>>()
+                .join(", ")
         );
     }
-    compiled.into_iter().filter(|backend| wanted.contains(&backend.name)).collect()
+    compiled
+        .into_iter()
+        .filter(|backend| wanted.contains(&backend.name))
+        .collect()
 }
 
 /// The host back end, for tests of what no device decides.
 pub fn flex() -> Option<Backend> {
-    backends().into_iter().find(|backend| backend.name == "flex")
+    backends()
+        .into_iter()
+        .find(|backend| backend.name == "flex")
 }
 
 fn compiled() -> Vec<Backend> {
-    #[allow(unused_mut)]
-    let mut backends: Vec<Backend> = Vec::new();
-    #[cfg(feature = "flex")]
-    backends.push(Backend { name: "flex", device: Device::flex() });
-    #[cfg(feature = "cpu")]
-    backends.push(Backend { name: "cpu", device: Device::cpu() });
-    #[cfg(feature = "wgpu")]
-    backends.push(Backend { name: "wgpu", device: Device::wgpu(Default::default()) });
-    #[cfg(feature = "vulkan")]
-    backends.push(Backend { name: "vulkan", device: Device::vulkan(Default::default()) });
-    #[cfg(feature = "metal")]
-    backends.push(Backend { name: "metal", device: Device::metal(Default::default()) });
-    #[cfg(feature = "cuda")]
-    backends.push(Backend { name: "cuda", device: Device::cuda(0) });
-    #[cfg(feature = "rocm")]
-    backends.push(Backend { name: "rocm", device: Device::rocm(0) });
-    backends
+    Vec::from([
+        #[cfg(feature = "flex")]
+        Backend {
+            name: "flex",
+            device: Device::flex(),
+        },
+        #[cfg(feature = "cpu")]
+        Backend {
+            name: "cpu",
+            device: Device::cpu(),
+        },
+        #[cfg(feature = "wgpu")]
+        Backend {
+            name: "wgpu",
+            device: Device::wgpu(Default::default()),
+        },
+        #[cfg(feature = "vulkan")]
+        Backend {
+            name: "vulkan",
+            device: Device::vulkan(Default::default()),
+        },
+        #[cfg(feature = "metal")]
+        Backend {
+            name: "metal",
+            device: Device::metal(Default::default()),
+        },
+        #[cfg(feature = "cuda")]
+        Backend {
+            name: "cuda",
+            device: Device::cuda(0),
+        },
+        #[cfg(feature = "rocm")]
+        Backend {
+            name: "rocm",
+            device: Device::rocm(0),
+        },
+    ])
 }

@@ -6,9 +6,14 @@ use burn::tensor::{Device, Tensor, TensorData};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-/// `count` numbers in `[-1, 1)`.
+/// `count` numbers in `[-0.25, 1)`: of both signs, yet sums of their products rarely cancel, so
+/// that a relative error means something also where a matrix has one element.
 pub fn uniform(count: usize, rng: &mut ChaCha8Rng) -> Vec<f32> {
-    (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+    (0..count).map(|_| rng.random_range(-0.25..1.0)).collect()
+}
+
+pub fn widen(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&value| f64::from(value)).collect()
 }
 
 /// The elements of a tensor, widened.

@@ -4,9 +4,12 @@ pub mod cases;
 pub mod compare;
 pub mod devices;
 pub mod host;
+pub mod layers;
+pub mod records;
 pub mod reference;
+pub mod routines;
 
 pub use cases::Case;
-pub use compare::{assert_bits, assert_close, assert_within, relative_error};
+pub use compare::{assert_bits, assert_close, assert_within};
 pub use devices::{Backend, backends, flex};
-pub use host::{floats, panic_text, tensor1, tensor2, uniform};
+pub use host::{floats, panic_text, tensor1, tensor2, uniform, widen};

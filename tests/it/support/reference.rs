@@ -51,7 +51,9 @@ impl Coo {
         assert_eq!((y.len(), x.len()), (batch * m, batch * k));
         self.entries()
             .map(|(row, col, _)| {
-                (0..batch).map(|sample| y[sample * m + row] * x[sample * k + col]).sum()
+                (0..batch)
+                    .map(|sample| y[sample * m + row] * x[sample * k + col])
+                    .sum()
             })
             .collect()
     }
@@ -69,5 +71,7 @@ impl Coo {
 
 /// The sum over the batch of an output gradient `[batch, m]`: `[m]`.
 pub fn bias_gradient(grad: &[f64], batch: usize, m: usize) -> Vec<f64> {
-    (0..m).map(|row| (0..batch).map(|sample| grad[sample * m + row]).sum()).collect()
+    (0..m)
+        .map(|row| (0..batch).map(|sample| grad[sample * m + row]).sum())
+        .collect()
 }

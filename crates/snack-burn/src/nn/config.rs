@@ -131,14 +131,20 @@ fn seed_from(device: &Device) -> u64 {
     Tensor::<1>::random([4], Distribution::Uniform(0.0, WORD), &device)
         .into_data()
         .iter::<f64>()
-        .fold(0, |seed, word| (seed << 16) | (word.clamp(0.0, WORD - 1.0) as u64))
+        .fold(0, |seed, word| {
+            (seed << 16) | (word.clamp(0.0, WORD - 1.0) as u64)
+        })
 }
 
 pub(crate) fn parameter(values: Vec<f32>, device: &Device) -> Param<Tensor<1>> {
     let length = values.len();
     let data = TensorData::new(values, [length]);
     device.memory_persistent_allocations(data, |data| {
-        Param::from_mapped_value(ParamId::new(), Tensor::from_data(data, device), Default::default())
-            .set_require_grad(true)
+        Param::from_mapped_value(
+            ParamId::new(),
+            Tensor::from_data(data, device),
+            Default::default(),
+        )
+        .set_require_grad(true)
     })
 }

@@ -44,7 +44,12 @@ impl SparseLinear {
         let shape = [d_output, d_input];
         let nnz = nnz_for_sparsity(shape, sparsity)
             .unwrap_or_else(|error| panic!("SparseLinear::from_linear: {error}"));
-        let dense: Vec<f32> = weight.detach().transpose().into_data().iter::<f32>().collect();
+        let dense: Vec<f32> = weight
+            .detach()
+            .transpose()
+            .into_data()
+            .iter::<f32>()
+            .collect();
 
         let flats = largest(&dense, nnz);
         let values = flats.iter().map(|&flat| dense[flat as usize]).collect();

@@ -74,7 +74,9 @@ impl Law {
             },
             Self::Normal(mean, std) => match Normal::new(mean, std) {
                 Ok(law) => law.sample(rng) as f32,
-                Err(_) => invalid(&format!("standard deviation {std}, expected a finite number")),
+                Err(_) => invalid(&format!(
+                    "standard deviation {std}, expected a finite number"
+                )),
             },
         }
     }

@@ -38,10 +38,7 @@ pub fn sparse_layers<M: Module>(module: &M) -> Vec<SparseLayer> {
 }
 
 /// Gives the named layers other weights, keeping their parameter ids, devices and training state.
-pub(crate) fn replace_weights<M: Module>(
-    module: M,
-    weights: BTreeMap<String, NewWeights>,
-) -> M {
+pub(crate) fn replace_weights<M: Module>(module: M, weights: BTreeMap<String, NewWeights>) -> M {
     module.map(&mut Replacer {
         path: Vec::new(),
         weights,
@@ -66,7 +63,8 @@ struct Finder {
 
 impl ModuleVisitor for Finder {
     fn enter_module(&mut self, name: &str, container_type: &str) {
-        self.path.push((name.to_string(), container_type.to_string()));
+        self.path
+            .push((name.to_string(), container_type.to_string()));
     }
 
     fn exit_module(&mut self, _name: &str, _container_type: &str) {
@@ -102,7 +100,8 @@ struct Replacer {
 
 impl ModuleMapper for Replacer {
     fn enter_module(&mut self, name: &str, container_type: &str) {
-        self.path.push((name.to_string(), container_type.to_string()));
+        self.path
+            .push((name.to_string(), container_type.to_string()));
     }
 
     fn exit_module(&mut self, _name: &str, _container_type: &str) {
@@ -118,10 +117,7 @@ impl ModuleMapper for Replacer {
         })
     }
 
-    fn map_int<const D: usize>(
-        &mut self,
-        param: Param<Tensor<D, Int>>,
-    ) -> Param<Tensor<D, Int>> {
+    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
         let new = layer_of(&self.path, "pattern").and_then(|layer| self.weights.get(&layer));
         let Some(new) = new else { return param };
         let words = encode(&new.pattern);

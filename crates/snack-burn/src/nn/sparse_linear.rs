@@ -111,7 +111,10 @@ impl ModuleDisplay for SparseLinear {
             .add("d_output", &d_output)
             .add("bias", &self.bias.is_some())
             .add("nnz", &self.nnz())
-            .add_formatted(&format!("density: {:.2} %", 100.0 * self.pattern().density()))
+            .add_formatted(&format!(
+                "density: {:.2} %",
+                100.0 * self.pattern().density()
+            ))
             .optional()
     }
 }

@@ -12,7 +12,13 @@ pub fn spmm<B: Backend>(
     index: &Index<B>,
     x: FloatTensor<B>,
 ) -> FloatTensor<B> {
-    gather_scatter::<B>(values, index.cols.clone(), index.rows.clone(), x, index.shape[0])
+    gather_scatter::<B>(
+        values,
+        index.cols.clone(),
+        index.rows.clone(),
+        x,
+        index.shape[0],
+    )
 }
 
 /// `X = Y W` by gathering the columns of `y` and adding the products to their columns of `W`.
@@ -21,15 +27,17 @@ pub fn spmm_transposed<B: Backend>(
     index: &Index<B>,
     y: FloatTensor<B>,
 ) -> FloatTensor<B> {
-    gather_scatter::<B>(values, index.rows.clone(), index.cols.clone(), y, index.shape[1])
+    gather_scatter::<B>(
+        values,
+        index.rows.clone(),
+        index.cols.clone(),
+        y,
+        index.shape[1],
+    )
 }
 
 /// `d[s] = sum_b Y[b, row(s)] X[b, col(s)]` by two gathers and a reduction over the batch.
-pub fn sddmm<B: Backend>(
-    y: FloatTensor<B>,
-    x: FloatTensor<B>,
-    index: &Index<B>,
-) -> FloatTensor<B> {
+pub fn sddmm<B: Backend>(y: FloatTensor<B>, x: FloatTensor<B>, index: &Index<B>) -> FloatTensor<B> {
     let nnz = index.rows.shape()[0];
     if nnz == 0 || x.shape()[0] == 0 {
         return B::float_zeros(Shape::new([nnz]), &x.device(), x.dtype().into());

@@ -35,7 +35,10 @@ impl SparseTensor {
         let elements: Vec<f64> = dense.detach().into_data().iter::<f64>().collect();
         let (pattern, values) = Pattern::from_dense(shape, &elements)?;
         let nnz = values.len();
-        let values = Tensor::from_data(TensorData::new(values, [nnz]).convert_dtype(dtype), (&device, dtype));
+        let values = Tensor::from_data(
+            TensorData::new(values, [nnz]).convert_dtype(dtype),
+            (&device, dtype),
+        );
         Ok(Self::new(values, DevicePattern::new(pattern, &device)))
     }
 

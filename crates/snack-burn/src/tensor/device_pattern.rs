@@ -61,7 +61,10 @@ impl DevicePattern {
     /// Bytes of the index tensors that are on the device now.
     pub fn index_bytes(&self) -> usize {
         let bytes = |tensors: &[Tensor<1, Int>; 3]| {
-            tensors.iter().map(|t| t.dims()[0] * size_of::<i32>()).sum::<usize>()
+            tensors
+                .iter()
+                .map(|t| t.dims()[0] * size_of::<i32>())
+                .sum::<usize>()
         };
         self.index.rows.get().map_or(0, bytes) + self.index.columns.get().map_or(0, bytes)
     }
@@ -83,7 +86,11 @@ impl DevicePattern {
                 false => ColumnOrder::Absent,
                 true => {
                     let [offsets, rows, slots] = self.columns().clone().map(Tensor::into_dispatch);
-                    ColumnOrder::Present { offsets, rows, slots }
+                    ColumnOrder::Present {
+                        offsets,
+                        rows,
+                        slots,
+                    }
                 }
             },
         }
@@ -114,7 +121,13 @@ impl DevicePattern {
         self.index.columns.get_or_init(|| {
             let order = self.pattern.transposed();
             [
-                self.upload(order.pattern.row_offsets().iter().map(|&offset| offset as i32)),
+                self.upload(
+                    order
+                        .pattern
+                        .row_offsets()
+                        .iter()
+                        .map(|&offset| offset as i32),
+                ),
                 self.upload(order.pattern.cols().iter().map(|&row| row as i32)),
                 self.upload(order.slots.into_iter().map(|slot| slot as i32)),
             ]

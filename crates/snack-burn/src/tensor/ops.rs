@@ -13,7 +13,12 @@ pub(crate) fn product(
     x: Tensor<2>,
     routines: Routines,
 ) -> Tensor<2> {
-    check("spmm", &values, pattern, &[("x", &x, pattern.pattern().shape()[1])]);
+    check(
+        "spmm",
+        &values,
+        pattern,
+        &[("x", &x, pattern.pattern().shape()[1])],
+    );
     let index = pattern.index(x.is_tracked());
     Tensor::from_dispatch(Dispatch::spmm(
         values.into_dispatch(),
@@ -30,7 +35,12 @@ pub(crate) fn transposed_product(
     y: Tensor<2>,
     routines: Routines,
 ) -> Tensor<2> {
-    check("spmm_transposed", &values, pattern, &[("y", &y, pattern.pattern().shape()[0])]);
+    check(
+        "spmm_transposed",
+        &values,
+        pattern,
+        &[("y", &y, pattern.pattern().shape()[0])],
+    );
     Tensor::from_dispatch(Dispatch::spmm_transposed(
         values.into_dispatch(),
         pattern.index(true),

@@ -147,7 +147,9 @@ impl Module for DevicePattern {
 
 impl ModuleDisplayDefault for DevicePattern {
     fn content(&self, content: Content) -> Option<Content> {
-        content.add_formatted(&self.pattern().to_string()).optional()
+        content
+            .add_formatted(&self.pattern().to_string())
+            .optional()
     }
 }
 

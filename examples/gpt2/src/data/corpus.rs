@@ -5,9 +5,6 @@ use std::{fs, path::Path};
 /// The plays that ship with the example; `data/README.md` says where they come from.
 static SHAKESPEARE: &[u8] = include_bytes!("../../data/shakespeare7.txt");
 
-/// Share of the text, at its end, that is held out: one part in `HELD_OUT`.
-const HELD_OUT: usize = 20;
-
 /// A text, split into a training part and a held-out part.
 #[derive(Debug, Clone)]
 pub struct Corpus {
@@ -65,7 +62,7 @@ impl Corpus {
 
     /// Splits a text; its last twentieth is held out.
     pub fn new(name: impl Into<String>, text: Vec<u8>) -> Self {
-        let split = text.len() - text.len() / HELD_OUT;
+        let split = text.len() * 19 / 20;
         let id = CorpusId {
             name: name.into(),
             bytes: text.len(),
@@ -136,7 +133,7 @@ mod tests {
         let corpus = Corpus::shakespeare();
 
         assert_eq!(corpus.id().bytes, 939_929);
-        assert_eq!(corpus.held_out().len(), 46_996);
+        assert_eq!(corpus.held_out().len(), 46_997);
     }
 
     #[test]
@@ -157,7 +154,11 @@ mod tests {
             "the text t.txt is too short: its training part has 0 of 0 bytes, but must have at \
              least 9 (one window of --context 8 bytes and the byte after it)"
         );
-        assert!(message(100, 8).unwrap_err().contains("held-out part has 5 of 100"));
+        assert!(
+            message(100, 8)
+                .unwrap_err()
+                .contains("held-out part has 5 of 100")
+        );
         assert_eq!(message(180, 8), Ok(()));
     }
 }

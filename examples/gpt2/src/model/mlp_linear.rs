@@ -89,7 +89,7 @@ impl MlpLinear {
     pub fn index_bytes(&self) -> usize {
         match self {
             Self::Dense(_) => 0,
-            Self::Masked(layer) => layer.pruned.val().into_data().bytes.len(),
+            Self::Masked(layer) => layer.pruned.val().into_data().bytes().len(),
             Self::Sparse(layer) => layer.pattern.index_bytes(),
         }
     }

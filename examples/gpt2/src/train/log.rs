@@ -1,5 +1,6 @@
 use crate::Gpt2Error;
 use serde::{Deserialize, Serialize};
+use snack_burn::prelude::TopologyUpdate;
 use std::{
     fs::{self, File, OpenOptions},
     io::{BufWriter, Write},
@@ -45,6 +46,18 @@ pub struct UpdateLine {
     pub grown: usize,
     /// Connections present.
     pub nnz: usize,
+}
+
+impl From<&TopologyUpdate> for UpdateLine {
+    fn from(update: &TopologyUpdate) -> Self {
+        let layers = &update.layers;
+        Self {
+            layers: layers.len(),
+            dropped: layers.iter().map(|layer| layer.dropped).sum(),
+            grown: layers.iter().map(|layer| layer.grown).sum(),
+            nnz: layers.iter().map(|layer| layer.nnz).sum(),
+        }
+    }
 }
 
 /// Writes `log.jsonl`, one JSON object a line.

@@ -10,6 +10,7 @@ mod trainer;
 pub use interrupt::*;
 pub use log::*;
 pub use options::*;
+pub use progress::*;
 pub use run::*;
 pub use run_dir::*;
 pub use state::*;

@@ -57,20 +57,20 @@ pub struct TrainOptions {
 impl Default for TrainOptions {
     fn default() -> Self {
         Self {
-            model: Gpt2Config::new(3, 96, 4, 48),
+            model: Gpt2Config::new(2, 128, 4, 32),
             method: Method::Set,
             text: None,
             seed: 42,
-            batch: 12,
-            steps: 2600,
-            learning_rate: 8e-3,
-            warmup: 50,
-            weight_decay: 0.01,
+            batch: 8,
+            steps: 8000,
+            learning_rate: 1.5e-3,
+            warmup: 100,
+            weight_decay: 0.1,
             drop_fraction: 0.3,
-            update_every: 100,
+            update_every: 200,
             update_stop: None,
-            eval_every: 250,
-            checkpoint_every: 500,
+            eval_every: 1000,
+            checkpoint_every: 1000,
         }
     }
 }
@@ -99,6 +99,11 @@ impl TrainOptions {
         within("--batch", self.batch, 1, 1 << 20)?;
         within("--steps", self.steps, 1, 1_000_000_000)?;
         within("--update-every", self.update_every, 1, 1_000_000_000)?;
+        let mode = self.model.mode;
+        if self.method == Method::Set && mode != MlpMode::Sparse {
+            let allowed = format!("static with --mode {mode}, whose pattern cannot change");
+            return Err(ConfigError::new("--method", self.method, allowed));
+        }
 
         let numbers = [
             (
@@ -116,8 +121,8 @@ impl TrainOptions {
             (
                 "--drop-fraction",
                 self.drop_fraction,
-                self.drop_fraction > 0.0 && self.drop_fraction < 1.0,
-                "above 0 and below 1",
+                (0.0..=1.0).contains(&self.drop_fraction),
+                "between 0 and 1",
             ),
         ];
         match numbers.into_iter().find(|(_, _, valid, _)| !valid) {
@@ -128,7 +133,7 @@ impl TrainOptions {
 
     /// Whether the topology changes during the run.
     pub fn updates_topology(&self) -> bool {
-        self.method == Method::Set && self.model.mode != MlpMode::Dense
+        self.method == Method::Set
     }
 
     /// Step of the last topology update.
@@ -183,7 +188,11 @@ impl TrainOptions {
             ("--update-every", self.update_every.to_string(), true),
             ("--update-stop", or_default(self.update_stop), true),
             ("--eval-every", self.eval_every.to_string(), true),
-            ("--checkpoint-every", self.checkpoint_every.to_string(), true),
+            (
+                "--checkpoint-every",
+                self.checkpoint_every.to_string(),
+                true,
+            ),
         ]
     }
 }

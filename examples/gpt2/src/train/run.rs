@@ -1,5 +1,6 @@
 use super::{Interrupt, LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine};
 use crate::{Gpt2Error, Summary};
+use core::fmt;
 use std::path::PathBuf;
 
 /// Steps between two readings of the training loss. Every reading makes a GPU wait.
@@ -24,6 +25,24 @@ pub enum Outcome {
         /// The folder with log and checkpoint.
         dir: PathBuf,
     },
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished { summary, dir } => {
+                write!(f, "{summary}{:<22}{}", "log and checkpoint", dir.display())
+            }
+            Self::Interrupted { step, steps, dir } => {
+                let dir = dir.display();
+                write!(
+                    f,
+                    "stopped after step {step} of {steps}; saved {dir}/checkpoint.bpk\n\
+                     to go on: cargo run --release --example gpt2_dst -- --resume --out {dir}"
+                )
+            }
+        }
+    }
 }
 
 /// Trains to the last step or to an interrupt, and leaves a log and a checkpoint in `dir`.

@@ -116,9 +116,13 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        assert!(message(json!(null)).contains("c.bpk was not written by this example: it does not"));
+        assert!(
+            message(json!(null)).contains("c.bpk was not written by this example: it does not")
+        );
         assert!(message(json!({"format": "other"})).contains("its format is \"other\""));
-        assert!(message(json!({"format": FORMAT, "version": 9})).contains("its version is 9, not 1"));
+        assert!(
+            message(json!({"format": FORMAT, "version": 9})).contains("its version is 9, not 1")
+        );
         assert!(message(json!({"format": FORMAT, "version": 1})).contains("options"));
     }
 }

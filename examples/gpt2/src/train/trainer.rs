@@ -187,22 +187,14 @@ impl Trainer {
             seconds: self.seconds(),
             ..self.counters.clone()
         };
-        let state = RunState::new(
-            self.options.clone(),
-            self.corpus.id().clone(),
-            counters,
-        );
-        Checkpoint {
+        let state = RunState::new(self.options.clone(), self.corpus.id().clone(), counters);
+        let checkpoint = Checkpoint {
             model: self.model.clone().into_record(),
             optimizer: self.optim.to_record(),
             dst: self.dst.state(),
             user: state.to_value(),
-        }
-        .save(path)
-        .map_err(|source| Gpt2Error::Checkpoint {
-            path: path.to_owned(),
-            source,
-        })
+        };
+        Ok(checkpoint.save(path)?)
     }
 
     /// Share of the MLP weights that exist.
@@ -267,21 +259,17 @@ fn optimizer(options: &TrainOptions) -> ModuleOptimizer {
         .with_beta_2(0.95)
         .with_epsilon(1e-8);
     let matrices = ParamGroup::from_regex(r"(weight|values)$").expect("the pattern is valid");
-    config
-        .clone()
-        .with_weight_decay(0.0)
-        .init()
-        .with_group(
-            matrices,
-            config.with_weight_decay(options.weight_decay).build(),
-            None,
-        )
+    config.clone().with_weight_decay(0.0).init().with_group(
+        matrices,
+        config.with_weight_decay(options.weight_decay).build(),
+        None,
+    )
 }
 
 fn topology(options: &TrainOptions) -> DstConfig {
     DstConfig::set()
         .with_drop_fraction(options.drop_fraction)
-        .with_every(options.update_every)
-        .with_stop(Some(options.last_update()))
+        .with_every(options.update_every as u64)
+        .with_stop(Some(options.last_update() as u64))
         .with_seed(options.seed)
 }

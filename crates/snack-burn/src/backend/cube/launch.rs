@@ -61,7 +61,10 @@ pub(super) fn adds_atomically(client: &Client, dtype: DType) -> bool {
 /// The number of units in a plane, if the device has plane operations and planes of one size.
 pub(super) fn plane_size(client: &Client) -> Option<u32> {
     let properties = client.properties();
-    let (min, max) = (properties.hardware.plane_size_min, properties.hardware.plane_size_max);
+    let (min, max) = (
+        properties.hardware.plane_size_min,
+        properties.hardware.plane_size_max,
+    );
     (properties.features.plane.contains(Plane::Ops) && min == max && max > 1).then_some(max)
 }
 
@@ -79,8 +82,16 @@ pub(super) fn grid(
     let (x, y, z) = client.properties().hardware.max_cube_count;
     let allowed = [x, y, z].map(u64::from);
     let requested = [requested[0] as u64, requested[1] as u64, 1];
-    match requested.iter().zip(&allowed).all(|(requested, allowed)| requested <= allowed) {
-        true => Ok(CubeCount::Static(requested[0] as u32, requested[1] as u32, 1)),
+    match requested
+        .iter()
+        .zip(&allowed)
+        .all(|(requested, allowed)| requested <= allowed)
+    {
+        true => Ok(CubeCount::Static(
+            requested[0] as u32,
+            requested[1] as u32,
+            1,
+        )),
         false => Err(RoutineError::LaunchTooLarge {
             routine,
             requested,

@@ -9,9 +9,7 @@ use burn_cubecl::kernel::into_contiguous;
 use super::launch::zeros;
 use super::sddmm::{SddmmProblem, sddmm};
 use super::spmm::{SpmmProblem, spmm};
-use crate::ops::{
-    ColumnOrder, Index, Routines, SddmmRoutine, SparseOps, SpmmRoutine, composed,
-};
+use crate::ops::{ColumnOrder, Index, Routines, SddmmRoutine, SparseOps, SpmmRoutine, composed};
 
 impl SparseOps for CubeBackend {
     fn spmm(
@@ -48,7 +46,12 @@ impl SparseOps for CubeBackend {
         if shape.contains(&0) || index.rows.shape()[0] == 0 {
             return zeros(&y, Shape::new(shape));
         }
-        let ColumnOrder::Present { offsets, rows, slots } = &index.columns else {
+        let ColumnOrder::Present {
+            offsets,
+            rows,
+            slots,
+        } = &index.columns
+        else {
             return composed::spmm_transposed::<Self>(values, &index, y);
         };
         if routines.spmm == SpmmRoutine::Composed {
@@ -89,6 +92,8 @@ impl SparseOps for CubeBackend {
     }
 }
 
-fn run(result: Result<FloatTensor<CubeBackend>, crate::ops::RoutineError>) -> FloatTensor<CubeBackend> {
+fn run(
+    result: Result<FloatTensor<CubeBackend>, crate::ops::RoutineError>,
+) -> FloatTensor<CubeBackend> {
     result.unwrap_or_else(|error| panic!("{error}"))
 }

@@ -24,7 +24,11 @@ impl SparseOps for Flex {
         if is_composed(routines.spmm) {
             return composed::spmm::<Self>(values, &index, x);
         }
-        let order = Order { offsets: &index.row_offsets, cols: &index.cols, slots: None };
+        let order = Order {
+            offsets: &index.row_offsets,
+            cols: &index.cols,
+            slots: None,
+        };
         multiply(values, order, x)
     }
 
@@ -37,10 +41,23 @@ impl SparseOps for Flex {
         if is_composed(routines.spmm) {
             return composed::spmm_transposed::<Self>(values, &index, y);
         }
-        let ColumnOrder::Present { offsets, rows, slots } = &index.columns else {
+        let ColumnOrder::Present {
+            offsets,
+            rows,
+            slots,
+        } = &index.columns
+        else {
             return composed::spmm_transposed::<Self>(values, &index, y);
         };
-        multiply(values, Order { offsets, cols: rows, slots: Some(slots) }, y)
+        multiply(
+            values,
+            Order {
+                offsets,
+                cols: rows,
+                slots: Some(slots),
+            },
+            y,
+        )
     }
 
     fn sddmm(
@@ -108,7 +125,10 @@ fn product<T: Real + burn::tensor::Element + bytemuck::Pod>(
         slots: order.slots.map(|slots| slots.storage::<i32>()),
     };
     let rows = matrix.offsets.len() - 1;
-    tensor(spmm(matrix, x.storage::<T>(), batch, features), Shape::new([batch, rows]))
+    tensor(
+        spmm(matrix, x.storage::<T>(), batch, features),
+        Shape::new([batch, rows]),
+    )
 }
 
 fn sampled<T: Real + burn::tensor::Element + bytemuck::Pod>(
@@ -143,7 +163,10 @@ fn is_composed(routine: SpmmRoutine) -> bool {
 }
 
 fn refuse(routine: &'static str) -> ! {
-    let error = RoutineError::NotOnBackend { routine, available: AVAILABLE };
+    let error = RoutineError::NotOnBackend {
+        routine,
+        available: AVAILABLE,
+    };
     panic!("{error}")
 }
 

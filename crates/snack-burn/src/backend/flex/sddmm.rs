@@ -30,7 +30,11 @@ pub(super) fn sddmm<T: Real>(
         _ => batch.next_multiple_of(LANES),
     };
     let serial = cols.len() * batch < SERIAL_BELOW;
-    let threads = if serial { 1 } else { rayon::current_num_threads() };
+    let threads = if serial {
+        1
+    } else {
+        rayon::current_num_threads()
+    };
     let x = feature_major(x, features, width, threads);
     let y = feature_major(y, rows, width, threads);
 
@@ -45,7 +49,15 @@ pub(super) fn sddmm<T: Real>(
         parts.push((first..last, part));
     }
     let run = |(range, out)| {
-        Arch::new().dispatch(Dots { offsets, cols, x: &x, y: &y, width, range, out });
+        Arch::new().dispatch(Dots {
+            offsets,
+            cols,
+            x: &x,
+            y: &y,
+            width,
+            range,
+            out,
+        });
     };
     match threads {
         1 => parts.into_iter().for_each(run),
@@ -65,19 +77,21 @@ fn feature_major<T: Real>(x: &[T], features: usize, width: usize, threads: usize
         return out;
     }
     let share = features.div_ceil(threads);
-    out.par_chunks_mut(share * width).enumerate().for_each(|(part, out)| {
-        let first = part * share;
-        let count = out.len() / width;
-        for start in (0..count).step_by(16) {
-            let end = (start + 16).min(count);
-            for (lane, row) in x.chunks_exact(features).enumerate() {
-                let row = &row[first + start..first + end];
-                for (feature, &value) in (start..end).zip(row) {
-                    out[feature * width + lane] = value;
+    out.par_chunks_mut(share * width)
+        .enumerate()
+        .for_each(|(part, out)| {
+            let first = part * share;
+            let count = out.len() / width;
+            for start in (0..count).step_by(16) {
+                let end = (start + 16).min(count);
+                for (lane, row) in x.chunks_exact(features).enumerate() {
+                    let row = &row[first + start..first + end];
+                    for (feature, &value) in (start..end).zip(row) {
+                        out[feature * width + lane] = value;
+                    }
                 }
             }
-        }
-    });
+        });
     out
 }
 
@@ -124,5 +138,8 @@ fn dot<T: Real, S: Simd>(a: &[T], b: &[T]) -> T {
         }
         width /= 2;
     }
-    a_rest.iter().zip(b_rest).fold(sums[0], |sum, (&a, &b)| sum + a * b)
+    a_rest
+        .iter()
+        .zip(b_rest)
+        .fold(sums[0], |sum, (&a, &b)| sum + a * b)
 }

@@ -113,11 +113,23 @@ fn tiles<T: Real, const W: usize>(
         let run = |(x, y): (&[T], &mut [T])| {
             let mut lanes = vec![T::ZERO; features * W];
             to_feature_major(x, features, W, &mut lanes);
-            Arch::new().dispatch(TileJob::<T, W> { matrix, lanes: &lanes, first: 0, y, rows });
+            Arch::new().dispatch(TileJob::<T, W> {
+                matrix,
+                lanes: &lanes,
+                first: 0,
+                y,
+                rows,
+            });
         };
         match threads {
-            1 => x.chunks(W * features).zip(y.chunks_mut(W * rows)).for_each(run),
-            _ => x.par_chunks(W * features).zip(y.par_chunks_mut(W * rows)).for_each(run),
+            1 => x
+                .chunks(W * features)
+                .zip(y.chunks_mut(W * rows))
+                .for_each(run),
+            _ => x
+                .par_chunks(W * features)
+                .zip(y.par_chunks_mut(W * rows))
+                .for_each(run),
         }
         return;
     }
@@ -127,10 +139,17 @@ fn tiles<T: Real, const W: usize>(
         let mut lanes = vec![T::ZERO; features * W];
         to_feature_major(x, features, W, &mut lanes);
         let mut out = vec![T::ZERO; rows * W];
-        out.par_chunks_mut(share * W).enumerate().for_each(|(part, out)| {
-            let first = part * share;
-            Arch::new().dispatch(RowsJob::<T, W> { matrix, lanes: &lanes, first, out });
-        });
+        out.par_chunks_mut(share * W)
+            .enumerate()
+            .for_each(|(part, out)| {
+                let first = part * share;
+                Arch::new().dispatch(RowsJob::<T, W> {
+                    matrix,
+                    lanes: &lanes,
+                    first,
+                    out,
+                });
+            });
         to_batch_major(&out, W, y, rows, 0);
     }
 }
@@ -149,7 +168,11 @@ impl<T: Real, const W: usize> WithSimd for RowsJob<'_, T, W> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _simd: S) {
         for (index, out) in self.out.chunks_exact_mut(W).enumerate() {
-            out.copy_from_slice(&row_sums::<T, S, W>(&self.matrix, self.lanes, self.first + index));
+            out.copy_from_slice(&row_sums::<T, S, W>(
+                &self.matrix,
+                self.lanes,
+                self.first + index,
+            ));
         }
     }
 }
@@ -188,7 +211,9 @@ fn row_sums<T: Real, S: Simd, const W: usize>(
     let mut sums = [T::ZERO; W];
     for entry in matrix.entries(row) {
         let start = matrix.cols[entry] as usize * W;
-        let x: &[T; W] = lanes[start..start + W].try_into().expect("a slice of W lanes");
+        let x: &[T; W] = lanes[start..start + W]
+            .try_into()
+            .expect("a slice of W lanes");
         let value = matrix.value(entry);
         for (sum, &x) in sums.iter_mut().zip(x) {
             *sum = multiply_add::<T, S>(value, x, *sum);

@@ -1,0 +1,192 @@
+use crate::support::{finish, tiny};
+use clap::{CommandFactory, Parser};
+use gpt2::{Args, DeviceChoice, TrainOptions};
+use std::{fs, path::Path};
+
+fn message(args: &Args) -> String {
+    finish(args).unwrap_err().to_string()
+}
+
+fn assert_untouched(dir: &Path) {
+    assert!(!dir.join("run").exists(), "an error must not leave files");
+}
+
+#[test]
+fn help_names_the_real_defaults() {
+    let options = TrainOptions::default();
+    let model = &options.model;
+    let defaults = [
+        ("sparsity", model.sparsity.to_string()),
+        ("layers", model.layers.to_string()),
+        ("width", model.width.to_string()),
+        ("heads", model.heads.to_string()),
+        ("context", model.context.to_string()),
+        ("mode", model.mode.to_string()),
+        ("dropout", model.dropout.to_string()),
+        ("method", options.method.to_string()),
+        ("batch", options.batch.to_string()),
+        ("steps", options.steps.to_string()),
+        ("seed", options.seed.to_string()),
+        ("learning_rate", options.learning_rate.to_string()),
+        ("warmup", options.warmup.to_string()),
+        ("weight_decay", options.weight_decay.to_string()),
+        ("drop_fraction", options.drop_fraction.to_string()),
+        ("update_every", options.update_every.to_string()),
+        ("eval_every", options.eval_every.to_string()),
+        ("checkpoint_every", options.checkpoint_every.to_string()),
+    ];
+    let command = Args::command();
+    for (id, value) in defaults {
+        let argument = command.get_arguments().find(|arg| arg.get_id() == id);
+        let help = argument.unwrap().get_help().unwrap().to_string();
+        assert!(
+            help.ends_with(&format!("[default: {value}]")),
+            "{id}: {help}"
+        );
+    }
+}
+
+#[test]
+fn no_arguments_are_the_defaults() {
+    let args = Args::parse_from(["gpt2_dst"]);
+
+    assert_eq!(
+        args.options(TrainOptions::default()),
+        TrainOptions::default()
+    );
+}
+
+#[test]
+fn contradictory_flags_are_refused() {
+    let parse = |flags: &[&str]| {
+        let flags = ["gpt2_dst"].iter().chain(flags);
+        Args::try_parse_from(flags).unwrap_err().exit_code()
+    };
+    assert_eq!(parse(&["--resume", "--overwrite", "--out", "x"]), 2);
+    assert_eq!(parse(&["--overwrite"]), 2);
+    assert_eq!(parse(&["--mode", "compact"]), 2);
+    assert_eq!(parse(&["--layers", "-1"]), 2);
+}
+
+#[test]
+fn values_out_of_range_are_named_and_nothing_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiny = tiny(dir.path());
+    let cases = [
+        (
+            Args {
+                sparsity: Some(1.5),
+                ..tiny.clone()
+            },
+            "--sparsity is 1.5, but must be at least 0 and below 1",
+        ),
+        (
+            Args {
+                heads: Some(5),
+                ..tiny.clone()
+            },
+            "--heads is 5, but must be a divisor of --width 16",
+        ),
+        (
+            Args {
+                steps: Some(0),
+                ..tiny.clone()
+            },
+            "--steps is 0, but must be between 1 and 1000000000",
+        ),
+        (
+            Args {
+                learning_rate: Some(-1.0),
+                ..tiny.clone()
+            },
+            "--learning-rate is -1, but must be above 0 and at most 1",
+        ),
+        (
+            Args {
+                drop_fraction: Some(1.1),
+                ..tiny.clone()
+            },
+            "--drop-fraction is 1.1, but must be between 0 and 1",
+        ),
+        (
+            Args {
+                mode: Some(gpt2::MlpMode::Masked),
+                method: Some(gpt2::Method::Set),
+                ..tiny.clone()
+            },
+            "--method is set, but must be static with --mode masked, whose pattern cannot change",
+        ),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(message(&args), expected);
+        assert_untouched(dir.path());
+    }
+}
+
+#[test]
+fn texts_that_cannot_be_used_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    let mut with = |content: Option<&[u8]>| {
+        let path = dir.path().join("other.txt");
+        if let Some(content) = content {
+            fs::write(&path, content).unwrap();
+        }
+        args.text = Some(path);
+        let message = message(&args);
+        assert_untouched(dir.path());
+        message
+    };
+
+    assert!(with(None).contains("other.txt: No such file") || cfg!(windows));
+    assert!(with(Some(b"")).contains("other.txt is too short: its training part has 0 of 0 bytes"));
+    let held_out = with(Some(&[b'x'; 320]));
+    assert!(held_out.contains("its held-out part has 16 of 320 bytes, but must have at least 17"));
+}
+
+#[test]
+fn devices_outside_the_build_name_their_feature() {
+    let dir = tempfile::tempdir().unwrap();
+    let available = DeviceChoice::available();
+    let all = [
+        DeviceChoice::Flex,
+        DeviceChoice::Cpu,
+        DeviceChoice::Wgpu,
+        DeviceChoice::Vulkan,
+        DeviceChoice::Cuda,
+        DeviceChoice::Metal,
+        DeviceChoice::Rocm,
+    ];
+    for device in all.into_iter().filter(|device| !available.contains(device)) {
+        let mut args = tiny(dir.path());
+        args.device = Some(device);
+        let message = message(&args);
+
+        assert!(message.contains(&format!("build with `--features {device}`")));
+        assert_untouched(dir.path());
+    }
+}
+
+#[test]
+fn a_folder_in_use_is_replaced_only_when_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.steps = Some(2);
+    finish(&args).unwrap();
+    let before = fs::read(dir.path().join("run/checkpoint.bpk")).unwrap();
+
+    let message = message(&args);
+    assert!(message.contains("already holds a run (checkpoint.bpk); add --resume"));
+    assert_eq!(
+        fs::read(dir.path().join("run/checkpoint.bpk")).unwrap(),
+        before
+    );
+
+    args.overwrite = true;
+    args.seed = Some(1);
+    finish(&args).unwrap();
+    assert_ne!(
+        fs::read(dir.path().join("run/checkpoint.bpk")).unwrap(),
+        before
+    );
+}

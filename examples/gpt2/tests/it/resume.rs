@@ -1,0 +1,133 @@
+use crate::support::{bits, device, finish, log_lines, tiny};
+use gpt2::{Args, Corpus, Interrupt, LogLine, Outcome, RunState, Trainer};
+use snack_burn::prelude::Checkpoint;
+use std::path::Path;
+
+type Bits = Vec<(String, Vec<i64>)>;
+
+/// What the last checkpoint of a run holds, times aside: the model, the model three steps later
+/// (which the optimizer's moments decide), and everything else.
+fn fingerprint(args: &Args) -> (Bits, Bits, String) {
+    let path = args.out.as_ref().unwrap().join("checkpoint.bpk");
+    let checkpoint = Checkpoint::load(&path).unwrap();
+    let mut state = RunState::from_value(&checkpoint.user, &path).unwrap();
+    state.counters.seconds = 0.0;
+    state.counters.train_seconds = 0.0;
+    state.corpus.name.clear();
+    let corpus = Corpus::from_file(&state.options.text.take().unwrap()).unwrap();
+    let rest = format!("{state:?} {:?}", checkpoint.dst);
+
+    state.options.steps += 10;
+    let (options, counters) = (state.options, state.counters);
+    let mut trainer =
+        Trainer::resume(options, corpus, &device(), checkpoint, counters, &path).unwrap();
+    let now = bits(trainer.model());
+    for _ in 0..3 {
+        trainer = trainer.step();
+    }
+    (now, bits(trainer.model()), rest)
+}
+
+/// The log without its times.
+fn timeless(out: &Path) -> Vec<LogLine> {
+    log_lines(out)
+        .into_iter()
+        .map(|line| LogLine {
+            seconds: 0.0,
+            tokens_per_second: 0.0,
+            ..line
+        })
+        .collect()
+}
+
+/// Runs with a stop after every step in `stops`, then compares with a run that never stopped.
+fn assert_stops_change_nothing(stops: &[usize], change: impl Fn(Args) -> Args) {
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let reference = change(tiny(whole.path()));
+    finish(&reference).unwrap();
+
+    let mut args = change(tiny(parts.path()));
+    let resumed = Args {
+        resume: true,
+        quiet: true,
+        out: args.out.clone(),
+        device: args.device,
+        ..Args::default()
+    };
+    for &stop in stops {
+        let outcome = gpt2::run(&args, &Interrupt::after_step(stop)).unwrap();
+        assert!(matches!(outcome, Outcome::Interrupted { step, .. } if step == stop));
+        args = resumed.clone();
+    }
+    finish(&args).unwrap();
+
+    assert_eq!(fingerprint(&args), fingerprint(&reference));
+    assert_eq!(timeless(parts.path()), timeless(whole.path()));
+}
+
+#[test]
+fn a_stop_between_updates_changes_no_bit() {
+    assert_stops_change_nothing(&[9], |args| args);
+}
+
+#[test]
+fn stops_at_updates_and_beside_them_change_no_bit() {
+    assert_stops_change_nothing(&[1, 5, 6, 13, 20, 36], |args| args);
+}
+
+#[test]
+fn a_stop_changes_no_bit_with_dropout() {
+    assert_stops_change_nothing(&[15], |args| Args {
+        dropout: Some(0.1),
+        ..args
+    });
+}
+
+#[test]
+fn a_stop_changes_no_bit_of_masked_and_dense_models() {
+    for mode in [gpt2::MlpMode::Masked, gpt2::MlpMode::Dense] {
+        assert_stops_change_nothing(&[15], |args| Args {
+            mode: Some(mode),
+            ..args
+        });
+    }
+}
+
+#[test]
+fn a_run_that_died_repeats_the_steps_after_its_checkpoint() {
+    let (whole, died) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let reference = tiny(whole.path());
+    finish(&reference).unwrap();
+
+    let mut args = tiny(died.path());
+    gpt2::run(&args, &Interrupt::after_step(16)).unwrap();
+    let checkpoint = args.out.as_ref().unwrap().join("checkpoint.bpk");
+    let saved = std::fs::read(&checkpoint).unwrap();
+    args.resume = true;
+    gpt2::run(&args, &Interrupt::after_step(31)).unwrap();
+    std::fs::write(&checkpoint, saved).unwrap();
+
+    finish(&args).unwrap();
+    assert_eq!(fingerprint(&args), fingerprint(&reference));
+    assert_eq!(timeless(died.path()), timeless(whole.path()));
+}
+
+#[test]
+fn a_finished_run_can_go_on_with_more_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    finish(&args).unwrap();
+    args.resume = true;
+
+    let Outcome::Finished { summary, .. } = finish(&args).unwrap() else {
+        panic!("nothing asked to stop");
+    };
+    assert_eq!(summary.steps, 40);
+    assert!(summary.val_loss.is_some());
+
+    args.steps = Some(50);
+    let Outcome::Finished { summary, .. } = finish(&args).unwrap() else {
+        panic!("nothing asked to stop");
+    };
+    assert_eq!((summary.steps, summary.tokens), (50, 50 * 4 * 16));
+}

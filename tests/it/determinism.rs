@@ -1,0 +1,152 @@
+//! Results that differ from run to run because the order of additions does: the automatic routine
+//! gives the same bits every time.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use snack_burn::prelude::*;
+
+use crate::support::layers::{Loss, leaf};
+use crate::support::{backends, flex, uniform};
+
+const RUNS: usize = 50;
+
+#[test]
+fn fifty_identical_passes() {
+    let mut rng = ChaCha8Rng::seed_from_u64(31);
+    let (batch, d_input, d_output) = (64, 300, 200);
+    let (x, c) = (
+        uniform(batch * d_input, &mut rng),
+        uniform(batch * d_output, &mut rng),
+    );
+    for backend in backends() {
+        let device = backend.autodiff();
+        let layer = SparseLinearConfig::new(d_input, d_output)
+            .with_sparsity(0.9)
+            .with_seed(Some(5))
+            .init(&device);
+        let pass = || {
+            let input = leaf(&x, [batch, d_input], &device);
+            let y = layer.forward(input.clone());
+            let output = y.clone().into_data();
+            let grads = Loss::Weighted.of(y, &c).backward();
+            [
+                output,
+                input.grad(&grads).unwrap().into_data(),
+                layer.values.grad(&grads).unwrap().into_data(),
+                layer
+                    .bias
+                    .as_ref()
+                    .and_then(|bias| bias.grad(&grads))
+                    .unwrap()
+                    .into_data(),
+            ]
+        };
+        let first = pass();
+        for run in 1..RUNS {
+            for (what, (first, again)) in [
+                "output",
+                "input gradient",
+                "value gradient",
+                "bias gradient",
+            ]
+            .iter()
+            .zip(first.iter().zip(pass()))
+            {
+                assert!(
+                    first.as_bytes() == again.as_bytes(),
+                    "{what} of run {run} differs from the first on {}",
+                    backend.name
+                );
+            }
+        }
+    }
+}
+
+/// The host kernels share rows or samples among threads; how many there are decides nothing.
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let Some(backend) = flex() else { return };
+    let device = backend.autodiff();
+    let mut rng = ChaCha8Rng::seed_from_u64(67);
+    let (d_input, d_output) = (300, 200);
+    let layer = SparseLinearConfig::new(d_input, d_output)
+        .with_sparsity(0.8)
+        .with_seed(Some(5))
+        .init(&device);
+    for batch in [1, 7, 32, 48, 100] {
+        let (x, c) = (
+            uniform(batch * d_input, &mut rng),
+            uniform(batch * d_output, &mut rng),
+        );
+        let pass = || {
+            let input = leaf(&x, [batch, d_input], &device);
+            let y = layer.forward(input.clone());
+            let output = y.clone().into_data();
+            let grads = Loss::Weighted.of(y, &c).backward();
+            let input = input.grad(&grads).unwrap().into_data();
+            [
+                output,
+                input,
+                layer.values.grad(&grads).unwrap().into_data(),
+            ]
+        };
+        let with_threads = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new()
+                .num_threads(threads)
+                .build()
+                .unwrap();
+            pool.install(pass)
+        };
+        let expected = with_threads(1);
+        for threads in [2, 5, 64] {
+            for (what, (found, expected)) in ["output", "input gradient", "value gradient"]
+                .iter()
+                .zip(with_threads(threads).iter().zip(&expected))
+            {
+                let same = found.as_bytes() == expected.as_bytes();
+                assert!(
+                    same,
+                    "{what} of batch {batch} on {threads} threads and on one differ"
+                );
+            }
+        }
+    }
+}
+
+/// One seed, one layer: coordinates, values and bias.
+#[test]
+fn the_seed_decides_the_layer() {
+    for backend in backends() {
+        let config = SparseLinearConfig::new(40, 30).with_sparsity(0.8);
+        let init = |seed| config.clone().with_seed(Some(seed)).init(&backend.device);
+        let (first, again, other) = (init(1), init(1), init(2));
+        assert_eq!(first.pattern(), again.pattern());
+        assert_eq!(
+            first.values.val().into_data(),
+            again.values.val().into_data()
+        );
+        let bias = |layer: &SparseLinear| layer.bias.as_ref().unwrap().val().into_data();
+        assert_eq!(bias(&first), bias(&again));
+        assert_ne!(first.pattern(), other.pattern());
+    }
+}
+
+/// Without a seed of its own a layer draws from the device, whose seed makes models repeatable.
+/// The stream belongs to the process: no other test of this binary may draw from it.
+#[test]
+fn the_device_seed_decides_unseeded_layers() {
+    let Some(backend) = flex() else { return };
+    let config = SparseLinearConfig::new(40, 30).with_sparsity(0.8);
+    let model = |seed| {
+        backend.device.seed(seed);
+        [config.init(&backend.device), config.init(&backend.device)]
+    };
+    let ([first, second], [again, _], [other, _]) = (model(1), model(1), model(2));
+    assert_eq!(first.pattern(), again.pattern());
+    assert_eq!(
+        first.values.val().into_data(),
+        again.values.val().into_data()
+    );
+    assert_ne!(first.pattern(), second.pattern(), "two layers of one model");
+    assert_ne!(first.pattern(), other.pattern(), "two models");
+}

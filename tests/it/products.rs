@@ -1,0 +1,147 @@
+//! Wrong numbers out of a product: every routine against the f64 reference, on patterns whose
+//! rows, columns or batches are empty, single or far from uniform.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use snack_burn::prelude::*;
+
+use crate::support::{
+    Backend, Case, assert_close, backends, cases, routines, tensor2, uniform, widen,
+};
+
+const BATCHES: [usize; 5] = [0, 1, 7, 33, 64];
+const TOLERANCE: f64 = 1e-5;
+
+/// Calls `check` for every pattern and batch that a routine has to get right.
+///
+/// The composed routine allocates `batch x nnz`, and a GPU may tune each of its shapes anew: one
+/// batch is enough there.
+fn for_each_problem(
+    backend: &Backend,
+    composed: bool,
+    mut check: impl FnMut(&str, &Case, usize, &mut ChaCha8Rng),
+) {
+    let batches = match composed && backend.is_cube() {
+        true => &BATCHES[2..3],
+        false => &BATCHES[..],
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(0xba7c4);
+    for case in cases::all() {
+        for &batch in batches {
+            let text = format!("{} at batch {batch} on {}", case.name, backend.name);
+            check(&text, &case, batch, &mut rng);
+        }
+    }
+}
+
+#[test]
+fn spmm_and_its_transpose_equal_the_reference() {
+    for backend in backends() {
+        for routines in routines::spmm(&backend) {
+            let composed = routines.spmm == SpmmRoutine::Composed;
+            for_each_problem(&backend, composed, |text, case, batch, rng| {
+                let text = format!("{} of {text}", routines.spmm);
+                let ([m, k], device) = (case.shape, &backend.device);
+                let (matrix, reference) = (case.sparse(device), case.reference());
+                let matrix = matrix.with_routines(routines);
+
+                let x = uniform(batch * k, rng);
+                let found = matrix.spmm(tensor2(&x, [batch, k], device));
+                let expected = reference.spmm(&widen(&x), batch);
+                assert_close(&text, &found, [batch, m], &expected, TOLERANCE);
+
+                let y = uniform(batch * m, rng);
+                let found = matrix.spmm_transposed(tensor2(&y, [batch, m], device));
+                let expected = reference.spmm_transposed(&widen(&y), batch);
+                let text = format!("transposed {text}");
+                assert_close(&text, &found, [batch, k], &expected, TOLERANCE);
+            });
+        }
+    }
+}
+
+#[test]
+fn sddmm_equals_the_reference() {
+    for backend in backends() {
+        for routines in routines::sddmm(&backend) {
+            let composed = routines.sddmm == SddmmRoutine::Composed;
+            for_each_problem(&backend, composed, |text, case, batch, rng| {
+                let text = format!("{} of {text}", routines.sddmm);
+                let ([m, k], device) = (case.shape, &backend.device);
+                let (x, y) = (uniform(batch * k, rng), uniform(batch * m, rng));
+                let found = case.sparse(device).with_routines(routines).sddmm(
+                    tensor2(&y, [batch, m], device),
+                    tensor2(&x, [batch, k], device),
+                );
+                let expected = case.reference().sddmm(&widen(&y), &widen(&x), batch);
+                assert_close(&text, found.values(), [case.nnz()], &expected, TOLERANCE);
+                assert_eq!(*found.pattern(), case.pattern(), "{text}: coordinates");
+            });
+        }
+    }
+}
+
+/// More cubes than one axis of a launch grid may have on most devices.
+#[test]
+fn more_rows_than_a_grid_axis() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let case = Case::random([70_000, 3], 9_000, &mut rng);
+    let reference = case.reference();
+    for backend in backends() {
+        let device = &backend.device;
+        for batch in [1, 5] {
+            let text = format!("70 000 rows at batch {batch} on {}", backend.name);
+            let [m, k] = case.shape;
+            let matrix = case.sparse(device);
+            let (x, y) = (uniform(batch * k, &mut rng), uniform(batch * m, &mut rng));
+            let (dense_x, dense_y) = (
+                tensor2(&x, [batch, k], device),
+                tensor2(&y, [batch, m], device),
+            );
+            let (x, y) = (widen(&x), widen(&y));
+
+            let found = matrix.spmm(dense_x.clone());
+            assert_close(
+                &text,
+                &found,
+                [batch, m],
+                &reference.spmm(&x, batch),
+                TOLERANCE,
+            );
+            let found = matrix.spmm_transposed(dense_y.clone());
+            let expected = reference.spmm_transposed(&y, batch);
+            assert_close(&text, &found, [batch, k], &expected, TOLERANCE);
+            let found = matrix.sddmm(dense_y, dense_x);
+            let expected = reference.sddmm(&y, &x, batch);
+            assert_close(&text, found.values(), [case.nnz()], &expected, TOLERANCE);
+        }
+    }
+}
+
+/// A batch beyond the limit of a launch grid, which a batch of tokens easily is.
+#[test]
+fn more_samples_than_a_grid_axis() {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let case = Case::random([3, 5], 8, &mut rng);
+    let (batch, [m, k]) = (70_001, case.shape);
+    let (x, y) = (uniform(batch * k, &mut rng), uniform(batch * m, &mut rng));
+    for backend in backends() {
+        let device = &backend.device;
+        let text = format!("70 001 samples on {}", backend.name);
+        let (matrix, reference) = (case.sparse(device), case.reference());
+        let (dense_x, dense_y) = (
+            tensor2(&x, [batch, k], device),
+            tensor2(&y, [batch, m], device),
+        );
+
+        let found = matrix.spmm(dense_x.clone());
+        let expected = reference.spmm(&widen(&x), batch);
+        assert_close(&text, &found, [batch, m], &expected, TOLERANCE);
+        let found = matrix.spmm_transposed(dense_y.clone());
+        let expected = reference.spmm_transposed(&widen(&y), batch);
+        assert_close(&text, &found, [batch, k], &expected, TOLERANCE);
+        let found = matrix.sddmm(dense_y, dense_x);
+        let expected = reference.sddmm(&widen(&y), &widen(&x), batch);
+        assert_close(&text, found.values(), [case.nnz()], &expected, TOLERANCE);
+    }
+}

@@ -1,0 +1,126 @@
+//! Weights of trained networks: rows and columns as uneven as pruning leaves them.
+//!
+//! Needs the pattern files of the Deep Learning Matrix Collection that the project uses: in
+//! `matrices/dlmc` of the folder that `SNACK_DATA` names.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use snack_burn::prelude::*;
+
+use crate::support::{Backend, Case, assert_close, backends, routines, tensor2, uniform, widen};
+
+fn folder() -> PathBuf {
+    let data = env::var("SNACK_DATA")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data").to_string());
+    Path::new(&data).join("matrices/dlmc")
+}
+
+fn files() -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder()) else {
+        eprintln!("skipped: no folder {}", folder().display());
+        return Vec::new();
+    };
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "smtx")
+    });
+    files.sort();
+    files
+}
+
+/// First line `rows, cols, nnz`, second line the row offsets, third line the columns.
+fn read(path: &Path) -> (Vec<usize>, Vec<usize>, Vec<u32>) {
+    let text = fs::read_to_string(path).unwrap();
+    let mut lines = text.lines();
+    let mut numbers = |separator: char| -> Vec<usize> {
+        let words = lines.next().unwrap_or("").split(separator);
+        words
+            .map(str::trim)
+            .filter(|word| !word.is_empty())
+            .map(|word| word.parse().unwrap())
+            .collect()
+    };
+    let (sizes, offsets) = (numbers(','), numbers(' '));
+    let cols = numbers(' ').into_iter().map(|col| col as u32).collect();
+    (sizes, offsets, cols)
+}
+
+#[test]
+fn products_of_pruned_networks() {
+    let mut rng = ChaCha8Rng::seed_from_u64(61);
+    let devices: Vec<_> = backends().into_iter().map(Available::new).collect();
+    for path in files() {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let (sizes, offsets, mut cols) = read(&path);
+        let [m, k, nnz] = sizes[..] else {
+            panic!("{name}: first line {sizes:?}")
+        };
+        assert_eq!(cols.len(), nnz, "{name}");
+        for row in offsets.windows(2) {
+            cols[row[0]..row[1]].sort_unstable();
+        }
+        let pattern = Pattern::from_offsets([m, k], offsets, cols)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((pattern.shape(), pattern.nnz()), ([m, k], nnz));
+        let case = Case::new(name, [m, k], pattern.iter(), &mut rng);
+        assert_eq!(case.pattern(), pattern);
+
+        let batch = 9;
+        let (x, y) = (uniform(batch * k, &mut rng), uniform(batch * m, &mut rng));
+        let reference = case.reference();
+        let expected = [
+            reference.spmm(&widen(&x), batch),
+            reference.spmm_transposed(&widen(&y), batch),
+            reference.sddmm(&widen(&y), &widen(&x), batch),
+        ];
+        for Available {
+            backend,
+            spmm,
+            sddmm,
+        } in &devices
+        {
+            let device = &backend.device;
+            let operand = |numbers: &[f32], width| tensor2(numbers, [batch, width], device);
+            let (x, y) = (|| operand(&x, k), || operand(&y, m));
+            for &routines in spmm {
+                let text = format!("{} of {} on {}", routines.spmm, case.name, backend.name);
+                let matrix = case.sparse(device).with_routines(routines);
+                assert_close(&text, &matrix.spmm(x()), [batch, m], &expected[0], 1e-5);
+                let back = matrix.spmm_transposed(y());
+                assert_close(&text, &back, [batch, k], &expected[1], 1e-5);
+            }
+            for &routines in sddmm {
+                let text = format!("{} of {} on {}", routines.sddmm, case.name, backend.name);
+                let found = case.sparse(device).with_routines(routines).sddmm(y(), x());
+                assert_close(&text, found.values(), [nnz], &expected[2], 1e-5);
+            }
+        }
+    }
+}
+
+/// A back end and its routines; not the composed ones on a GPU, where every shape may be tuned.
+struct Available {
+    backend: Backend,
+    spmm: Vec<Routines>,
+    sddmm: Vec<Routines>,
+}
+
+impl Available {
+    fn new(backend: Backend) -> Self {
+        let (mut spmm, mut sddmm) = (routines::spmm(&backend), routines::sddmm(&backend));
+        if backend.is_cube() {
+            spmm.retain(|routines| routines.spmm != SpmmRoutine::Composed);
+            sddmm.retain(|routines| routines.sddmm != SddmmRoutine::Composed);
+        }
+        Self {
+            backend,
+            spmm,
+            sddmm,
+        }
+    }
+}
