@@ -32,13 +32,19 @@ fn device() -> Device {
 }
 
 fn config(sparsity: f64) -> SparseLinearConfig {
-    SparseLinearConfig::new(SIZE, SIZE).with_sparsity(sparsity).with_seed(Some(1))
+    SparseLinearConfig::new(SIZE, SIZE)
+        .with_sparsity(sparsity)
+        .with_seed(Some(1))
 }
 
 /// Times `forward` alone, or with the backward pass to parameters and input.
 fn time(bencher: Bencher, batch: usize, train: bool, forward: impl Fn(Tensor<2>) -> Tensor<2>) {
     let plain = device();
-    let device = if train { plain.clone().autodiff() } else { plain.clone() };
+    let device = if train {
+        plain.clone().autodiff()
+    } else {
+        plain.clone()
+    };
     let input = Tensor::<2>::random([batch, SIZE], Distribution::Normal(0.0, 1.0), &device);
     bencher.bench_local(|| {
         if train {

@@ -1,3 +1,5 @@
+//! Command line of the example; everything else is in the library part of this crate.
+
 use clap::Parser;
 use gpt2::{Args, EXIT_INTERRUPTED, Gpt2Error, Interrupt, Outcome};
 use std::process::ExitCode;

@@ -36,7 +36,7 @@ pub struct Args {
     /// Windows per step [default: 8]
     #[arg(long)]
     pub batch: Option<usize>,
-    /// Steps of the whole run [default: 8000]
+    /// Steps of the whole run [default: 6000]
     #[arg(long)]
     pub steps: Option<usize>,
     /// Storage of the MLP matrices [default: sparse]
@@ -65,7 +65,7 @@ pub struct Args {
     /// Replace the run in --out
     #[arg(long, requires = "out")]
     pub overwrite: bool,
-    /// Highest learning rate [default: 0.0015]
+    /// Highest learning rate [default: 0.003]
     #[arg(long)]
     pub learning_rate: Option<f64>,
     /// Steps until the highest learning rate, which then falls linearly to zero [default: 100]

@@ -103,19 +103,19 @@ impl fmt::Display for Summary {
             "{:<22}{:>14}{:>14}{:>9}",
             "", "this model", "dense model", "ratio"
         )?;
-        let rows: [(&str, fn(&Footprint) -> usize); 7] = [
-            ("parameters", |m| m.parameters),
-            ("non-zeros", |m| m.non_zeros),
-            ("weights, bytes", |m| m.weights),
-            ("gradients, bytes", |m| m.gradients),
-            ("AdamW moments, bytes", |m| m.moments),
-            ("indices, bytes", |m| m.indices),
-            ("total, bytes", Footprint::total),
+        let (model, dense) = (&self.model, &self.dense);
+        let rows = [
+            ("parameters", model.parameters, dense.parameters),
+            ("non-zeros", model.non_zeros, dense.non_zeros),
+            ("weights, bytes", model.weights, dense.weights),
+            ("gradients, bytes", model.gradients, dense.gradients),
+            ("AdamW moments, bytes", model.moments, dense.moments),
+            ("indices, bytes", model.indices, dense.indices),
+            ("total, bytes", model.total(), dense.total()),
         ];
-        for (name, value) in rows {
-            let (model, dense) = (value(&self.model), value(&self.dense));
+        for (name, model, dense) in rows {
             let ratio = match dense {
-                0 => String::new(),
+                0 => "-".to_string(),
                 _ => format!("{:.3}", model as f64 / dense as f64),
             };
             let (model, dense) = (grouped(model as u64), grouped(dense as u64));

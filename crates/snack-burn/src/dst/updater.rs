@@ -106,7 +106,7 @@ impl Dst {
         DstState { step: self.step }
     }
 
-    /// What the last call of [`step`](Dst::step) did; `None` if it left the topology alone.
+    /// What the last call of [`step`](Dst::step) did; `None` if the schedule had no update then.
     pub fn last_update(&self) -> Option<&TopologyUpdate> {
         self.last.as_ref()
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::store::{ModuleRecord, RecordError};
-use burn::tensor::TensorData;
+use burn::tensor::{DType, TensorData};
 use burn_pack::Reader;
 
 use super::sparse_layers::{NewWeights, SparseLayer, replace_weights, sparse_layers};
@@ -32,6 +32,16 @@ pub enum SparseRecordError {
         path: String,
         /// The first broken invariant.
         source: SparseError,
+    },
+    /// A recorded tensor has a type that its content cannot have.
+    #[error("the record's `{path}` holds {found:?} numbers, expected {expected}")]
+    DataType {
+        /// Path of the tensor.
+        path: String,
+        /// The kind of numbers that the tensor needs.
+        expected: &'static str,
+        /// Type in the record.
+        found: DType,
     },
     /// A recorded tensor does not fit the layer.
     #[error("the record's `{path}` has shape {found:?}, the module expects {expected:?}")]
@@ -122,6 +132,15 @@ fn recorded_weights(
     let mut weights = BTreeMap::new();
     for layer in layers {
         let (path, data) = take(&layer.name, "pattern")?;
+        let found = data.dtype();
+        if !(found.is_int() || found.is_uint()) {
+            let expected = "integer";
+            return Err(SparseRecordError::DataType {
+                path,
+                expected,
+                found,
+            });
+        }
         let pattern = decode(data).map_err(|source| SparseRecordError::InvalidPattern {
             path: path.clone(),
             source,
@@ -134,6 +153,15 @@ fn recorded_weights(
             });
         }
         let (path, values) = take(&layer.name, "values")?;
+        let found = values.dtype();
+        if !found.is_float() {
+            let expected = "float";
+            return Err(SparseRecordError::DataType {
+                path,
+                expected,
+                found,
+            });
+        }
         if values.shape().as_slice() != [pattern.nnz()] {
             return Err(SparseRecordError::Shape {
                 path,

@@ -5,7 +5,7 @@ use burn::tensor::{Tensor, assert_shape};
 
 use crate::ops::Routines;
 use crate::pattern::Pattern;
-use crate::tensor::{DevicePattern, SparseTensor, product};
+use crate::tensor::{DevicePattern, SparseTensor, product, reshape};
 
 /// Applies a linear transformation whose weight exists only at its non-zeros.
 ///
@@ -60,13 +60,13 @@ impl SparseLinear {
         let batch = dims[..D - 1].iter().product();
         dims[D - 1] = d_output;
 
-        let input = input.reshape([batch, d_input]);
+        let input: Tensor<2> = reshape(input, [batch, d_input]);
         let output = product(self.values.val(), &self.pattern, input, self.routines);
         let output = match &self.bias {
             Some(bias) => output + bias.val().unsqueeze(),
             None => output,
         };
-        output.reshape(dims)
+        reshape(output, dims)
     }
 
     /// Forces the routines of the products, see [`Routines`].
@@ -111,10 +111,10 @@ impl ModuleDisplay for SparseLinear {
             .add("d_output", &d_output)
             .add("bias", &self.bias.is_some())
             .add("nnz", &self.nnz())
-            .add_formatted(&format!(
-                "density: {:.2} %",
-                100.0 * self.pattern().density()
-            ))
+            .add(
+                "density",
+                &format!("{:.2} %", 100.0 * self.pattern().density()),
+            )
             .optional()
     }
 }

@@ -3,6 +3,7 @@
 use burn::tensor::{Device, Element, IndexingUpdateOp, Tensor, TensorData};
 
 use super::device_pattern::upload;
+use super::ops::reshape;
 use super::{DevicePattern, SparseTensor};
 use crate::error::SparseError;
 use crate::pattern::{Duplicates, Pattern, Value};
@@ -50,15 +51,15 @@ impl SparseTensor {
     pub fn to_dense(&self) -> Tensor<2> {
         let [rows, cols] = self.dims();
         let device = self.device();
-        let dense = Tensor::<1>::zeros([rows * cols], (&device, self.dtype()));
         assert!(
             self.pattern().size() <= i32::MAX as u64,
             "to_dense: a dense matrix has at most {} elements, {rows} x {cols} are {}",
             i32::MAX,
             self.pattern().size()
         );
+        let dense = Tensor::<1>::zeros([rows * cols], (&device, self.dtype()));
         if self.nnz() == 0 {
-            return dense.reshape([rows, cols]);
+            return reshape(dense, [rows, cols]);
         }
         let flats = self.pattern().flats().map(|flat| flat as i32).collect();
         let flats = upload(flats, self.device_pattern().device());

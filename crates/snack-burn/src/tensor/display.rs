@@ -21,7 +21,12 @@ impl fmt::Display for SparseTensor {
         )?;
         let shown = self.nnz().min(SHOWN);
         if shown > 0 {
-            let values = self.values().clone().detach().slice([0..shown]).into_data();
+            let values = self
+                .values()
+                .clone()
+                .detach()
+                .narrow(0, 0, shown)
+                .into_data();
             for ((row, col), value) in self.pattern().iter().zip(values.iter::<f64>()) {
                 writeln!(f, "  ({row}, {col}) {value}")?;
             }

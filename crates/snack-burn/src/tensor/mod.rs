@@ -10,5 +10,5 @@ mod sparse_tensor;
 pub use device_pattern::DevicePattern;
 pub use sparse_tensor::SparseTensor;
 
-pub(crate) use ops::product;
+pub(crate) use ops::{product, reshape};
 pub(crate) use pattern_module::{decode, encode};

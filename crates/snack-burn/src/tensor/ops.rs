@@ -1,7 +1,8 @@
 //! Products of a placed pattern and its values with dense tensors.
 
 use burn::backend::Dispatch;
-use burn::tensor::Tensor;
+use burn::backend::ops::FloatTensorOps;
+use burn::tensor::{Shape, Tensor};
 
 use super::DevicePattern;
 use crate::ops::{Routines, SparseOps};
@@ -79,6 +80,16 @@ pub(crate) fn sampled_product(
         index,
         routines,
     ))
+}
+
+/// The tensor in another shape, taken literally: `Tensor::reshape` reads a 0 as "keep this axis",
+/// which an empty batch is not.
+pub(crate) fn reshape<const D: usize, const E: usize>(
+    tensor: Tensor<D>,
+    dims: [usize; E],
+) -> Tensor<E> {
+    let tensor = tensor.into_dispatch();
+    Tensor::from_dispatch(Dispatch::float_reshape(tensor, Shape::new(dims)))
 }
 
 type Operand<'a> = (&'a str, &'a Tensor<2>, usize);

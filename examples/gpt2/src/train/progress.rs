@@ -15,7 +15,7 @@ impl Progress {
             false => ProgressDrawTarget::stderr(),
         };
         let style = ProgressStyle::with_template(
-            "{bar:24} {pos}/{len}  {msg}  [{elapsed_precise} < {eta_precise}]",
+            "{bar:24} {pos}/{len}  {msg}  {elapsed} elapsed, ETA {eta}",
         )
         .expect("the template is valid");
         let bar = ProgressBar::with_draw_target(Some(steps as u64), target)

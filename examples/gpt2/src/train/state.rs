@@ -100,8 +100,10 @@ mod tests {
             val_loss: Some(1.0 / 3.0),
             ..Default::default()
         };
-        let mut options = TrainOptions::default();
-        options.learning_rate = 0.012345678901234567;
+        let options = TrainOptions {
+            learning_rate: 0.1 + 0.2,
+            ..Default::default()
+        };
         let state = RunState::new(options, Corpus::shakespeare().id().clone(), counters);
 
         let text = state.to_value().to_string();

@@ -91,8 +91,8 @@ impl Tile {
     /// often, several tiles run in parallel.
     fn of(batch: usize, threads: usize) -> Self {
         match batch.div_ceil(if batch >= 32 { threads } else { 1 }) {
-            0..=1 => Self::Single,
-            2..=4 => Self::Lanes4,
+            _ if batch == 1 => Self::Single,
+            0..=4 => Self::Lanes4,
             5..=8 => Self::Lanes8,
             9..=16 => Self::Lanes16,
             _ => Self::Lanes32,
