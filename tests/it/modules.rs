@@ -343,7 +343,7 @@ fn several_threads_share_a_layer() {
 }
 
 #[test]
-#[should_panic(expected = "16")]
+#[should_panic(expected = "axis 1 expected 16, got 15")]
 fn another_width_is_refused() {
     let device = Device::default();
     layer(16, 12, &device).forward(ramp([5, 15], &device));

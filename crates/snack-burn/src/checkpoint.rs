@@ -15,12 +15,13 @@ const KIND: &str = "snack-burn checkpoint";
 
 const MODEL: &str = "model";
 const OPTIMIZER: &str = "optimizer";
+const DST: &str = "dst";
 const USER: &str = "user";
 
 /// Model, optimizer and topology updater of a training run, and the caller's own state.
 ///
-/// Stored as one burnpack container whose tensors `model`, `optimizer` and `user` are byte
-/// strings: two nested burnpack containers and a JSON text. Every section carries a checksum.
+/// Stored as one burnpack container whose tensors `model`, `optimizer`, `dst` and `user` are byte
+/// strings: two nested burnpack containers and two JSON texts. Every section carries a checksum.
 pub struct Checkpoint {
     /// The model, from [`Module::into_record`](burn::module::Module::into_record); load it with
     /// [`SparseModule::try_load_sparse_record`](crate::nn::SparseModule::try_load_sparse_record).
@@ -97,10 +98,8 @@ impl Checkpoint {
         let sections = [
             (MODEL, self.model.into_bytes().map_err(record)?),
             (OPTIMIZER, self.optimizer.into_bytes().map_err(record)?),
-            (
-                USER,
-                Bytes::from_bytes_vec(self.user.to_string().into_bytes()),
-            ),
+            (DST, json(&self.dst).map_err(failed)?),
+            (USER, json(&self.user).map_err(failed)?),
         ];
         let sums: Vec<_> = sections
             .iter()
@@ -113,8 +112,7 @@ impl Checkpoint {
         let mut writer = Writer::new(tensors.into())
             .auto_extension(false)
             .with_metadata("kind", KIND)
-            .with_scalar("version", Scalar::from(u64::from(VERSION)))
-            .with_scalar("dst.step", Scalar::from(self.dst.step));
+            .with_scalar("version", Scalar::from(u64::from(VERSION)));
         for (name, sum) in sums {
             writer = writer.with_scalar(&format!("{name}.crc32"), Scalar::from(sum));
         }
@@ -135,7 +133,14 @@ impl Checkpoint {
             path: path.to_path_buf(),
             reason,
         };
-        let reader = Reader::from_file_exact(path).map_err(|error| failed(error.to_string()))?;
+        let reader =
+            Reader::from_file_exact(path).map_err(|error| match std::fs::metadata(path) {
+                Ok(file) if file.is_file() => failed(format!(
+                    "it is empty, truncated or no burnpack container ({} bytes): {error}",
+                    file.len()
+                )),
+                _ => failed(error.to_string()),
+            })?;
         if reader.metadata().get("kind").map(String::as_str) != Some(KIND) {
             return Err(not_a_checkpoint(path, "it does not say so"));
         }
@@ -170,9 +175,8 @@ impl Checkpoint {
         Ok(Self {
             model: ModuleRecord::from_bytes(model).map_err(record)?,
             optimizer: OptimizerRecord::from_bytes(optimizer).map_err(record)?,
-            dst: DstState {
-                step: scalar("dst.step")?,
-            },
+            dst: serde_json::from_slice(&section(DST)?)
+                .map_err(|error| not_a_checkpoint(path, &error.to_string()))?,
             user: serde_json::from_slice(&section(USER)?)
                 .map_err(|error| not_a_checkpoint(path, &error.to_string()))?,
         })
@@ -188,6 +192,11 @@ impl core::fmt::Debug for Checkpoint {
             .field("user", &self.user)
             .finish()
     }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Bytes, String> {
+    let text = serde_json::to_vec(value).map_err(|error| error.to_string())?;
+    Ok(Bytes::from_bytes_vec(text))
 }
 
 fn checksum(bytes: &[u8]) -> u64 {

@@ -1,4 +1,23 @@
-//! Truly sparse neural networks for [Burn](burn).
+//! Truly sparse neural networks for [Burn](burn): weights are stored, multiplied, differentiated
+//! and rewired as lists of non-zeros, and nothing of the dense size is allocated.
+//!
+//! * [`nn`]: [`SparseLinear`](nn::SparseLinear), the drop-in for `Linear`; start here.
+//! * [`dst`]: topology updates during training.
+//! * [`checkpoint`]: a training run in one file.
+//! * [`tensor`]: [`SparseTensor`](tensor::SparseTensor), sparse matrices with gradients.
+//! * [`pattern`]: coordinates on the host, random ones included.
+//! * [`ops`]: what a back end computes, and by which routine.
+//!
+//! ```
+//! use burn::tensor::{Device, Tensor};
+//! use snack_burn::prelude::*;
+//!
+//! let device = Device::default();
+//! let layer = SparseLinearConfig::new(512, 256).with_sparsity(0.95).init(&device);
+//! let y = layer.forward(Tensor::<3>::ones([2, 7, 512], &device));
+//! assert_eq!(y.dims(), [2, 7, 256]);
+//! assert_eq!(layer.nnz(), 6554);
+//! ```
 
 mod backend;
 

@@ -64,7 +64,8 @@ impl SparseLinearConfig {
     /// # Panics
     ///
     /// Panics if `sparsity` is not in `[0, 1)`, if `nnz` exceeds `d_input * d_output`, if a
-    /// dimension exceeds `i32::MAX`, or if an initializer has no sparse form.
+    /// dimension exceeds `i32::MAX`, or if an initializer has no sparse form or bounds that are no
+    /// numbers.
     pub fn init(&self, device: &Device) -> SparseLinear {
         let Draw {
             pattern,
@@ -81,6 +82,8 @@ impl SparseLinearConfig {
 
     /// Initializes the dense layer with a binary mask that computes the same function: with the
     /// same seed its pattern, values and bias equal those of [`init`](Self::init).
+    ///
+    /// This allocates `d_input * d_output` elements, on the host too.
     ///
     /// # Panics
     ///

@@ -1,11 +1,10 @@
 //! Sparse layers from and to dense ones.
 
-use burn::module::Param;
+use burn::module::{Param, ParamId};
 use burn::nn::Linear;
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 
 use super::SparseLinear;
-use super::config::parameter;
 use crate::ops::Routines;
 use crate::pattern::{Pattern, nnz_for_sparsity};
 use crate::tensor::DevicePattern;
@@ -44,19 +43,21 @@ impl SparseLinear {
         let shape = [d_output, d_input];
         let nnz = nnz_for_sparsity(shape, sparsity)
             .unwrap_or_else(|error| panic!("SparseLinear::from_linear: {error}"));
-        let dense: Vec<f32> = weight
+        let dense: Vec<f64> = weight
             .detach()
             .transpose()
             .into_data()
-            .iter::<f32>()
+            .iter::<f64>()
             .collect();
 
         let flats = largest(&dense, nnz);
-        let values = flats.iter().map(|&flat| dense[flat as usize]).collect();
+        let kept: Vec<f64> = flats.iter().map(|&flat| dense[flat as usize]).collect();
         let pattern = Pattern::from_sorted_flats(shape, flats)
             .unwrap_or_else(|error| panic!("SparseLinear::from_linear: {error}"));
+        let values = TensorData::new(kept, [nnz]).convert_dtype(dtype);
         Self {
-            values: parameter(values, &device).map(|values| retyped(values, dtype)),
+            values: Param::initialized(ParamId::new(), Tensor::from_data(values, (&device, dtype)))
+                .set_require_grad(true),
             pattern: DevicePattern::new(pattern, &device),
             bias: linear.bias,
             routines: Routines::default(),
@@ -78,18 +79,8 @@ impl SparseLinear {
     }
 }
 
-fn retyped(values: Tensor<1>, dtype: burn::tensor::DType) -> Tensor<1> {
-    match values.dtype() == dtype {
-        true => values,
-        false => {
-            let require_grad = values.is_require_grad();
-            values.detach().cast(dtype).set_require_grad(require_grad)
-        }
-    }
-}
-
-/// Flat indices of the `count` largest absolute values, ascending; ties go to the lower index.
-pub(crate) fn largest(values: &[f32], count: usize) -> Vec<u64> {
+/// Flat indices of the `count` largest magnitudes, ascending; ties go to the lower index.
+fn largest(values: &[f64], count: usize) -> Vec<u64> {
     let mut order: Vec<u64> = (0..values.len() as u64).collect();
     if count < order.len() {
         order.select_nth_unstable_by(count, |&a, &b| {

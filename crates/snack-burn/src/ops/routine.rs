@@ -121,7 +121,8 @@ named!(SddmmRoutine {
 
 /// Why a routine cannot run a given problem on a given device.
 ///
-/// The automatic choice tries the next routine; a forced routine panics with this text.
+/// A forced routine panics with this text. The automatic choice asks the device first and takes a
+/// routine that it can run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RoutineError {

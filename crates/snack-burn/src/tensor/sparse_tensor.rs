@@ -176,6 +176,13 @@ impl SparseTensor {
     ///
     /// Panics if `b` has another height, data type or device.
     pub fn matmul(&self, b: Tensor<2>) -> Tensor<2> {
+        let [_, cols] = self.dims();
+        assert_eq!(
+            b.dims()[0],
+            cols,
+            "matmul: expected b of shape [{cols}, n], got {:?}",
+            b.dims()
+        );
         self.spmm(b.transpose()).transpose()
     }
 
@@ -202,7 +209,18 @@ impl SparseTensor {
     }
 
     /// Every value times its own factor; `factors` is `[nnz]`, in slot order.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `factors` has another length.
     pub fn mul_values(&self, factors: Tensor<1>) -> Self {
+        let nnz = self.nnz();
+        assert_eq!(
+            factors.dims(),
+            [nnz],
+            "mul_values: expected one factor per non-zero, shape [{nnz}], got {:?}",
+            factors.dims()
+        );
         let values = self.values.clone() * factors;
         self.with_values(values)
     }

@@ -252,7 +252,7 @@ mod tests {
     fn differences_say_what_may_change() {
         let stored = TrainOptions::default();
         let mut given = stored.clone();
-        given.model.width = 128;
+        given.model.width += 1;
         given.steps = 9;
 
         let differences = stored.differences(&given);
@@ -260,7 +260,7 @@ mod tests {
             .iter()
             .map(|d| (d.flag, d.given.as_str(), d.allowed))
             .collect();
-        assert_eq!(found, [("--width", "128", false), ("--steps", "9", true)]);
+        assert_eq!(found, [("--width", "129", false), ("--steps", "9", true)]);
         assert!(stored.differences(&stored).is_empty());
     }
 }
