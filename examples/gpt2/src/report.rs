@@ -23,7 +23,7 @@ pub struct Summary {
     pub val_loss: Option<f64>,
     /// Training speed, without evaluations and checkpoints.
     pub tokens_per_second: f64,
-    /// Wall time of the run, over all its sessions.
+    /// Wall time of the run, the time before a resume included.
     pub seconds: f64,
 }
 

@@ -2,6 +2,7 @@
 
 use burn::tensor::Tensor;
 
+use super::devices::Backend;
 use super::host::floats;
 
 /// Norm of the difference over the norm of the reference; the former alone if the latter is 0.
@@ -59,4 +60,14 @@ pub fn assert_bits<const D: usize>(case: &str, found: &Tensor<D>, expected: &Ten
         found.as_bytes() == expected.as_bytes(),
         "{case}: {found} is not {expected}"
     );
+}
+
+/// Asserts that two runs of one computation agree: bit for bit on Flex. On a GPU Burn may tune and
+/// fuse a kernel of its own differently from one time to the next, which moves the last bits.
+#[track_caller]
+pub fn assert_same_run(backend: &Backend, found: f64, again: f64, case: &str) {
+    match backend.is_cube() {
+        true => assert_within(case, &[found], &[again], 1e-4),
+        false => assert_eq!(found.to_bits(), again.to_bits(), "{case}"),
+    }
 }

@@ -18,7 +18,7 @@ pub struct LogLine {
     pub lr: f64,
     /// Tokens seen.
     pub tokens: u64,
-    /// Wall time of the run, over all its sessions.
+    /// Wall time of the run, the time before a resume included.
     pub seconds: f64,
     /// Tokens per second of training since the line before.
     pub tokens_per_second: f64,

@@ -27,7 +27,7 @@ pub struct Counters {
     pub step: usize,
     /// Tokens seen.
     pub tokens: u64,
-    /// Wall time, over all sessions of the run.
+    /// Wall time, the time before a resume included.
     pub seconds: f64,
     /// Time spent in training steps, without evaluations and checkpoints.
     pub train_seconds: f64,

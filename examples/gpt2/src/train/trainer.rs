@@ -23,7 +23,7 @@ pub struct Trainer {
     dst: Dst,
     counters: Counters,
     open_loss: Option<Tensor<1>>,
-    session: Instant,
+    started: Instant,
     earlier_seconds: f64,
 }
 
@@ -41,7 +41,7 @@ impl Trainer {
             dst: topology(&options).init(),
             counters: Counters::default(),
             open_loss: None,
-            session: Instant::now(),
+            started: Instant::now(),
             earlier_seconds: 0.0,
             options,
             corpus,
@@ -78,7 +78,7 @@ impl Trainer {
             optim: optimizer(&options).load_record(checkpoint.optimizer),
             dst: topology(&options).init_from(checkpoint.dst),
             open_loss,
-            session: Instant::now(),
+            started: Instant::now(),
             earlier_seconds: counters.seconds,
             counters,
             options,
@@ -209,9 +209,9 @@ impl Trainer {
         self.model.mlp_layers().map(nnz).sum()
     }
 
-    /// Wall time of the run, over all its sessions.
+    /// Wall time of the run, the time before a resume included.
     pub fn seconds(&self) -> f64 {
-        self.earlier_seconds + self.session.elapsed().as_secs_f64()
+        self.earlier_seconds + self.started.elapsed().as_secs_f64()
     }
 
     /// Steps, tokens, times and losses so far.
