@@ -1,7 +1,7 @@
 //! Command line of the example; everything else is in the library part of this crate.
 
 use clap::Parser;
-use gpt2::{Args, EXIT_INTERRUPTED, Gpt2Error, Interrupt, Outcome};
+use gpt2::{Args, EXIT_INTERRUPTED, Gpt2Error, Interrupt, Outcome, print_err, print_out};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -9,15 +9,15 @@ fn main() -> ExitCode {
     let outcome = Interrupt::on_ctrl_c().and_then(|interrupt| gpt2::run(&args, &interrupt));
     match outcome {
         Ok(outcome @ Outcome::Finished { .. }) => {
-            println!("{outcome}");
+            print_out(outcome);
             ExitCode::SUCCESS
         }
         Ok(outcome @ Outcome::Interrupted { .. }) => {
-            eprintln!("{outcome}");
+            print_err(outcome);
             ExitCode::from(EXIT_INTERRUPTED)
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            print_err(format_args!("error: {error}"));
             ExitCode::from(match error {
                 Gpt2Error::Config(_) | Gpt2Error::DeviceNotCompiled { .. } => 2,
                 _ => 1,

@@ -1,6 +1,7 @@
 use crate::{
     ConfigError, Corpus, Counters, DeviceChoice, Gpt2Error, Interrupt, LogWriter, Method, MlpMode,
-    Outcome, Progress, RunDir, RunState, TrainOptions, Trainer, report::grouped, train,
+    Outcome, Progress, RunDir, RunState, TrainOptions, Trainer, output::counted, print_err,
+    report::grouped, train,
 };
 use clap::Parser;
 use snack_burn::prelude::Checkpoint;
@@ -16,28 +17,28 @@ const PREFIX: &str = "gpt2-dst";
 /// Log and checkpoint go to a new folder runs/gpt2-dst-NNN. Ctrl-C finishes the step, saves and exits
 /// with code 130; --resume continues.
 #[derive(Debug, Clone, Default, Parser)]
-#[command(name = "gpt2_dst")]
+#[command(name = "gpt2_dst", version)]
 pub struct Args {
     /// Share of the MLP weights that does not exist, at least 0 and below 1 [default: 0.9]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub sparsity: Option<f64>,
     /// Number of blocks [default: 2]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub layers: Option<usize>,
     /// Width of the residual stream [default: 128]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub width: Option<usize>,
     /// Attention heads; a divisor of the width [default: 4]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub heads: Option<usize>,
     /// Bytes that the model looks back [default: 32]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub context: Option<usize>,
     /// Windows per step [default: 8]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub batch: Option<usize>,
     /// Steps of the whole run [default: 6000]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub steps: Option<usize>,
     /// Storage of the MLP matrices [default: sparse]
     #[arg(long, value_enum)]
@@ -53,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
     /// Seed of initial values, windows and topology updates [default: 42]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Folder for log and checkpoint [default: the next free runs/gpt2-dst-NNN]
     #[arg(long, value_name = "DIR")]
@@ -66,31 +67,31 @@ pub struct Args {
     #[arg(long, requires = "out")]
     pub overwrite: bool,
     /// Highest learning rate [default: 0.003]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub learning_rate: Option<f64>,
     /// Steps until the highest learning rate, which then falls linearly to zero [default: 100]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub warmup: Option<usize>,
     /// Share of the connections that an update replaces [default: 0.3]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub drop_fraction: Option<f64>,
     /// Steps between topology updates [default: 200]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub update_every: Option<usize>,
     /// Step of the last topology update [default: three quarters of the steps]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub update_stop: Option<usize>,
     /// Steps between evaluations; 0: only at the end [default: 1000]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub eval_every: Option<usize>,
     /// Decoupled weight decay of all matrices [default: 0.1]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub weight_decay: Option<f32>,
     /// Dropout of embeddings, attention weights and residual branches [default: 0]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub dropout: Option<f64>,
     /// Steps between checkpoints; 0: only at the end [default: 1000]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub checkpoint_every: Option<usize>,
     /// Print only the final table, and errors
     #[arg(long)]
@@ -113,6 +114,7 @@ impl Args {
                 ..model
             },
             method: self.method.unwrap_or(base.method),
+            device: self.device.unwrap_or(base.device),
             text: self.text.clone().or(base.text),
             seed: self.seed.unwrap_or(base.seed),
             batch: self.batch.unwrap_or(base.batch),
@@ -128,10 +130,35 @@ impl Args {
         }
     }
 
-    /// The device that was chosen, or the first of this build.
-    fn device(&self) -> DeviceChoice {
-        let first = DeviceChoice::available().first().copied();
-        self.device.or(first).unwrap_or(DeviceChoice::Flex)
+    /// Refuses options that have no effect in the run that `options` describe.
+    fn check_effect(&self, options: &TrainOptions) -> Result<(), ConfigError> {
+        let mode = options.model.mode;
+        let ignored = |name, value: Option<String>, reason: String| match value {
+            Some(value) => Err(ConfigError::new(
+                name,
+                value,
+                format!("left out with {reason}"),
+            )),
+            None => Ok(()),
+        };
+        if mode == MlpMode::Dense {
+            let sparsity = self.sparsity.map(|value| value.to_string());
+            let reason = "--mode dense, where all weights exist";
+            ignored("--sparsity", sparsity, reason.into())?;
+        }
+        if !options.updates_topology() {
+            let reason = match mode {
+                MlpMode::Sparse => "--method static, whose pattern stays".to_string(),
+                _ => format!("--mode {mode}, whose pattern cannot change"),
+            };
+            let fraction = self.drop_fraction.map(|value| value.to_string());
+            ignored("--drop-fraction", fraction, reason.clone())?;
+            let every = self.update_every.map(|value| value.to_string());
+            ignored("--update-every", every, reason.clone())?;
+            let stop = self.update_stop.map(|value| value.to_string());
+            ignored("--update-stop", stop, reason)?;
+        }
+        Ok(())
     }
 }
 
@@ -153,14 +180,20 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         base.method = Method::Static;
     }
     let options = args.options(base);
-    let corpus = check(&options)?;
-    let device = args.device().open()?;
+    let corpus = check(args, &options)?;
+    let device = options.device.open()?;
+    if let Some(out) = &args.out {
+        RunDir::check_free(out, args.overwrite)?;
+    }
+    let trainer = Trainer::new(options, corpus, &device);
     let dir = match &args.out {
         Some(out) => RunDir::create(out, args.overwrite)?,
         None => RunDir::create_numbered(Path::new(RUNS), PREFIX)?,
     };
+    dir.remove_leftovers();
+    // The checkpoint first: a run killed in between resumes at step 0 and drops the old log.
+    trainer.save(&dir.checkpoint())?;
     let mut log = LogWriter::create(&dir.log())?;
-    let trainer = Trainer::new(options, corpus, &device);
     drive(args, trainer, &dir, &mut log, interrupt)
 }
 
@@ -188,7 +221,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         ));
     }
     check_steps(&options, &state.counters)?;
-    let corpus = check(&options)?;
+    let corpus = check(args, &options)?;
     if !corpus.id().same_text(&state.corpus) {
         return Err(mismatch(
             "--text",
@@ -196,25 +229,27 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
             state.corpus.to_string(),
         ));
     }
-    let device = args.device().open()?;
+    let device = options.device.open()?;
     let step = state.counters.step;
     let trainer = Trainer::resume(options, corpus, &device, checkpoint, state.counters, &path)?;
     let mut log = LogWriter::resume(&dir.log(), step)?;
+    dir.remove_leftovers();
     if !args.quiet {
         for change in differences {
-            eprintln!(
+            print_err(format_args!(
                 "{} changes from {} to {}",
                 change.flag, change.stored, change.given
-            );
+            ));
         }
-        eprintln!("resuming after step {step}");
+        print_err(format_args!("resuming after step {step}"));
     }
     drive(args, trainer, &dir, &mut log, interrupt)
 }
 
 /// Checks the options, reads the text and checks its length.
-fn check(options: &TrainOptions) -> Result<Corpus, Gpt2Error> {
+fn check(args: &Args, options: &TrainOptions) -> Result<Corpus, Gpt2Error> {
     options.validate()?;
+    args.check_effect(options)?;
     let corpus = match &options.text {
         Some(path) => Corpus::from_file(path)?,
         None => Corpus::shakespeare(),
@@ -240,30 +275,38 @@ fn drive(
 ) -> Result<Outcome, Gpt2Error> {
     let options = trainer.options();
     let progress = Progress::new(trainer.counters().step, options.steps, args.quiet);
-    for line in introduction(&trainer, dir, args.device()) {
+    for line in introduction(&trainer, dir) {
         progress.line(&line);
     }
     train(trainer, dir, log, &progress, interrupt)
 }
 
-fn introduction(trainer: &Trainer, dir: &RunDir, device: DeviceChoice) -> [String; 3] {
+fn introduction(trainer: &Trainer, dir: &RunDir) -> [String; 3] {
     let options = trainer.options();
     let model = &options.model;
+    let density = trainer.density();
     let topology = match (model.mode, options.updates_topology()) {
         (MlpMode::Dense, _) => String::new(),
-        (_, false) => format!(" at density {:.4}, static", trainer.density()),
-        (_, true) => format!(
-            " at density {:.4}, SET moves {} of the connections every {} steps until step {}",
-            trainer.density(),
-            options.drop_fraction,
-            options.update_every,
-            options.last_update()
-        ),
+        (_, false) => format!(" at density {density:.4}, static"),
+        (_, true) => match options.no_updates(trainer.counters().step) {
+            Some(reason) => format!(" at density {density:.4}, no SET updates ({reason})"),
+            None => format!(
+                " at density {density:.4}, SET moves {} of the connections every {} until step {}",
+                options.drop_fraction,
+                counted(options.update_every, "step"),
+                options.last_update()
+            ),
+        },
     };
     [
         format!(
-            "GPT-2 on {device}: {} blocks of width {}, {} heads, context {} bytes; {} MLPs{topology}",
-            model.layers, model.width, model.heads, model.context, model.mode
+            "GPT-2 on {}: {} of width {}, {}, context {}; {} MLPs{topology}",
+            options.device,
+            counted(model.layers, "block"),
+            model.width,
+            counted(model.heads, "head"),
+            counted(model.context, "byte"),
+            model.mode
         ),
         format!(
             "text: {}, {} bytes to learn and {} held out",

@@ -1,9 +1,11 @@
 use crate::Gpt2Error;
 use burn::tensor::Device;
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 /// The back end that computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DeviceChoice {
     /// Pure Rust on the CPU.
     Flex,
@@ -51,6 +53,12 @@ impl DeviceChoice {
             .into_iter()
             .filter_map(|(kind, present)| present.then_some(kind))
             .collect()
+    }
+
+    /// The back end of a run that names none: the first of this build.
+    pub fn first() -> Self {
+        let first = Self::available().first().copied();
+        first.unwrap_or(Self::Flex)
     }
 
     /// Opens the device.

@@ -14,7 +14,7 @@ pub enum Gpt2Error {
     #[error(
         "the device {device} is not part of this build (it has: {available}); build with \
          `--features {device}`, as in `cargo run --release --features {device} --example gpt2_dst \
-         -- --device {device}`"
+         -- --device {device}`, or choose another --device"
     )]
     DeviceNotCompiled {
         /// The device that was asked for.
@@ -54,14 +54,45 @@ pub enum Gpt2Error {
 
     /// The output folder holds another run.
     #[error(
-        "the folder {} already holds a run ({file}); add --resume to continue it, --overwrite to \
-         replace it, or choose another --out", dir.display()
+        "the folder {} already holds a run (checkpoint.bpk); add --resume to continue it, \
+         --overwrite to replace it, or choose another --out", dir.display()
     )]
     FolderInUse {
         /// The folder.
         dir: PathBuf,
-        /// The file that was found.
-        file: &'static str,
+    },
+
+    /// The output folder holds the log of a run that left no checkpoint.
+    #[error(
+        "the folder {} holds a log but no checkpoint, so its run cannot be resumed; use \
+         --overwrite instead of --resume to replace it, or choose another --out", dir.display()
+    )]
+    LogWithoutCheckpoint {
+        /// The folder.
+        dir: PathBuf,
+    },
+
+    /// The newest numbered folder has no checkpoint.
+    #[error(
+        "nothing to resume: the newest run {} has no checkpoint; remove that folder, or choose \
+         an older run with --out", dir.display()
+    )]
+    NewestWithoutCheckpoint {
+        /// The folder.
+        dir: PathBuf,
+    },
+
+    /// A line of the log is not what this program writes.
+    #[error(
+        "the log {} is damaged in line {line}: {reason}; repair or remove that line", path.display()
+    )]
+    DamagedLog {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
     },
 
     /// There is nothing to resume.

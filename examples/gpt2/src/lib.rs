@@ -7,6 +7,7 @@ mod device;
 mod error;
 mod init;
 mod model;
+mod output;
 mod report;
 mod train;
 
@@ -17,5 +18,6 @@ pub use device::*;
 pub use error::*;
 pub use init::*;
 pub use model::*;
+pub use output::{print_err, print_out};
 pub use report::*;
 pub use train::*;

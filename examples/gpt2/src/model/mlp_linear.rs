@@ -85,12 +85,18 @@ impl MlpLinear {
         }
     }
 
-    /// Bytes on the device that say which weights exist.
+    /// Bytes on the device that say which weights exist, once the layer has trained.
     pub fn index_bytes(&self) -> usize {
         match self {
             Self::Dense(_) => 0,
             Self::Masked(layer) => layer.pruned.val().into_data().bytes().len(),
-            Self::Sparse(layer) => layer.pattern.index_bytes(),
+            Self::Sparse(layer) => {
+                let pattern = layer.pattern.pattern();
+                let ([rows, columns], nnz) = (pattern.shape(), pattern.nnz());
+                let by_row = rows + 1 + 2 * nnz;
+                let by_column = columns + 1 + 2 * nnz;
+                size_of::<i32>() * (by_row + by_column)
+            }
         }
     }
 }

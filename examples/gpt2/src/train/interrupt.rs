@@ -1,4 +1,4 @@
-use crate::Gpt2Error;
+use crate::{Gpt2Error, print_err};
 use std::{
     process,
     sync::{
@@ -43,7 +43,7 @@ impl Interrupt {
             if requested.swap(true, Ordering::Relaxed) {
                 process::exit(EXIT_INTERRUPTED.into());
             }
-            eprintln!("\nstopping after this step; press Ctrl-C again to quit at once");
+            print_err("\nstopping after this step; press Ctrl-C again to quit at once");
         })?;
         Ok(interrupt)
     }

@@ -85,24 +85,34 @@ impl LogWriter {
     ///
     /// # Errors
     ///
+    /// [`Gpt2Error::DamagedLog`] if another line is not a log line, and the file stays as it is;
     /// [`Gpt2Error::Io`] if the file cannot be read or written.
     pub fn resume(path: &Path, step: usize) -> Result<Self, Gpt2Error> {
-        let text = match fs::read_to_string(path) {
+        let text = match fs::read(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(Gpt2Error::io("read", path)(error)),
         };
-        let kept: String = text
-            .split_inclusive('\n')
-            .filter(|line| line.ends_with('\n'))
-            .take_while(|line| {
-                serde_json::from_str::<LogLine>(line).is_ok_and(|line| line.step <= step)
-            })
-            .collect();
+        let (mut kept, mut end) = (0, 0);
+        let complete = text
+            .split_inclusive(|&byte| byte == b'\n')
+            .filter(|line| line.ends_with(b"\n"));
+        for (index, line) in complete.enumerate() {
+            let parsed: LogLine =
+                serde_json::from_slice(line).map_err(|error| Gpt2Error::DamagedLog {
+                    path: path.to_owned(),
+                    line: index + 1,
+                    reason: error.to_string(),
+                })?;
+            end += line.len();
+            if parsed.step <= step {
+                kept = end;
+            }
+        }
 
-        if kept != text {
+        if kept < text.len() {
             let temporary = path.with_extension("jsonl.tmp");
-            fs::write(&temporary, kept).map_err(Gpt2Error::io("write", &temporary))?;
+            fs::write(&temporary, &text[..kept]).map_err(Gpt2Error::io("write", &temporary))?;
             fs::rename(&temporary, path).map_err(Gpt2Error::io("replace", path))?;
         }
         let file = OpenOptions::new()
@@ -186,5 +196,21 @@ mod tests {
             .map(|text| serde_json::from_str::<LogLine>(text).unwrap().step)
             .collect();
         assert_eq!(steps, [10, 20, 25]);
+    }
+
+    #[test]
+    fn a_damaged_line_in_the_middle_is_named_and_nothing_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log.jsonl");
+        let good = serde_json::to_string(&line(10)).unwrap();
+        let text = format!("{good}\n{good}\n{{\"step\":4\n{good}\n{{");
+        fs::write(&path, &text).unwrap();
+
+        let message = LogWriter::resume(&path, 20).unwrap_err().to_string();
+        assert!(
+            message.contains("log.jsonl is damaged in line 3"),
+            "{message}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }

@@ -1,4 +1,4 @@
-use crate::{ConfigError, Gpt2Config, MlpMode, config::within};
+use crate::{ConfigError, DeviceChoice, Gpt2Config, MlpMode, config::within};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -28,6 +28,8 @@ pub struct TrainOptions {
     pub model: Gpt2Config,
     /// How the topology changes.
     pub method: Method,
+    /// Where it computes.
+    pub device: DeviceChoice,
     /// Text to learn; the shipped one if absent.
     pub text: Option<PathBuf>,
     /// Seed of initial values, windows and topology updates.
@@ -59,6 +61,7 @@ impl Default for TrainOptions {
         Self {
             model: Gpt2Config::new(2, 128, 4, 32),
             method: Method::Set,
+            device: DeviceChoice::first(),
             text: None,
             seed: 42,
             batch: 8,
@@ -141,6 +144,24 @@ impl TrainOptions {
         self.update_stop.unwrap_or(self.steps * 3 / 4)
     }
 
+    /// Why no topology update will come after step `done`, if none will.
+    pub fn no_updates(&self, done: usize) -> Option<String> {
+        let model = &self.model;
+        let last = self.last_update().min(self.steps);
+        let next = (done / self.update_every + 1).saturating_mul(self.update_every);
+        if model.mlp_nnz() == model.width * model.inner() {
+            Some("no weight is absent".into())
+        } else if self.drop_fraction == 0.0 {
+            Some("--drop-fraction is 0".into())
+        } else if next > last {
+            Some(format!(
+                "the next would come at step {next}, after the last at step {last}"
+            ))
+        } else {
+            None
+        }
+    }
+
     /// Learning rate of a step, counted from 1: a linear rise, then a linear fall to zero after
     /// the last step.
     pub fn learning_rate_at(&self, step: usize) -> f64 {
@@ -178,6 +199,7 @@ impl TrainOptions {
             ("--sparsity", model.sparsity.to_string(), false),
             ("--method", self.method.to_string(), false),
             ("--seed", self.seed.to_string(), false),
+            ("--device", self.device.to_string(), true),
             ("--dropout", model.dropout.to_string(), true),
             ("--batch", self.batch.to_string(), true),
             ("--steps", self.steps.to_string(), true),
@@ -246,6 +268,36 @@ mod tests {
             }),
             "--batch is 0, but must be between 1 and 1048576"
         );
+    }
+
+    #[test]
+    fn runs_without_updates_say_why() {
+        let options = TrainOptions::default();
+        assert_eq!(options.no_updates(0), None);
+        assert_eq!(options.no_updates(4399), None);
+        let reason = |options: TrainOptions, done| options.no_updates(done).unwrap();
+        assert_eq!(
+            reason(options.clone(), 4400),
+            "the next would come at step 4600, after the last at step 4500"
+        );
+        let short = TrainOptions {
+            steps: 100,
+            ..options.clone()
+        };
+        assert_eq!(
+            reason(short, 0),
+            "the next would come at step 200, after the last at step 75"
+        );
+        let full = TrainOptions {
+            model: options.model.clone().with_sparsity(0.0),
+            ..options.clone()
+        };
+        assert_eq!(reason(full, 0), "no weight is absent");
+        let idle = TrainOptions {
+            drop_fraction: 0.0,
+            ..options
+        };
+        assert_eq!(reason(idle, 0), "--drop-fraction is 0");
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use crate::print_err;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What a run says on standard error while it runs: a bar on a terminal, and lines.
@@ -42,7 +43,7 @@ impl Progress {
             return;
         }
         match self.bar.is_hidden() {
-            true => eprintln!("{text}"),
+            true => print_err(text),
             false => self.bar.println(text),
         }
     }

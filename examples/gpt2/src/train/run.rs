@@ -1,5 +1,5 @@
 use super::{Interrupt, LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine};
-use crate::{Gpt2Error, Summary};
+use crate::{DeviceChoice, Gpt2Error, Summary, output::quoted};
 use core::fmt;
 use std::path::PathBuf;
 
@@ -22,6 +22,8 @@ pub enum Outcome {
         step: usize,
         /// Steps of the whole run.
         steps: usize,
+        /// Where it computed.
+        device: DeviceChoice,
         /// The folder with log and checkpoint.
         dir: PathBuf,
     },
@@ -33,12 +35,23 @@ impl fmt::Display for Outcome {
             Self::Finished { summary, dir } => {
                 write!(f, "{summary}{:<22}{}", "log and checkpoint", dir.display())
             }
-            Self::Interrupted { step, steps, dir } => {
-                let dir = dir.display();
+            Self::Interrupted {
+                step,
+                steps,
+                device,
+                dir,
+            } => {
+                let feature = match device {
+                    DeviceChoice::Flex => String::new(),
+                    other => format!("--features {other} "),
+                };
+                let out = quoted(&dir.to_string_lossy());
                 write!(
                     f,
-                    "stopped after step {step} of {steps}; saved {dir}/checkpoint.bpk\n\
-                     to go on: cargo run --release --example gpt2_dst -- --resume --out {dir}"
+                    "stopped after step {step} of {steps}; saved {}\n\
+                     to go on: cargo run --release {feature}--example gpt2_dst -- --resume \
+                     --out {out}",
+                    dir.join("checkpoint.bpk").display()
                 )
             }
         }
@@ -96,6 +109,7 @@ pub fn train(
             return Ok(Outcome::Interrupted {
                 step,
                 steps,
+                device: trainer.options().device,
                 dir: dir.path().to_owned(),
             });
         }
@@ -115,8 +129,8 @@ fn report(line: &LogLine, steps: usize, progress: &Progress) {
     let width = steps.to_string().len();
     if let Some(update) = &line.update {
         progress.line(&format!(
-            "step {:>width$}  topology: {} of {} connections moved in {} layers, density {:.4}",
-            line.step, update.grown, update.nnz, update.layers, line.density
+            "step {:>width$}  topology: {} of {} connections moved in {} layers",
+            line.step, update.grown, update.nnz, update.layers
         ));
     }
     if let (Some(val_loss), Some(perplexity)) = (line.val_loss, line.perplexity) {

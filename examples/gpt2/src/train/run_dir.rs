@@ -7,6 +7,7 @@ use std::{
 
 const LOG: &str = "log.jsonl";
 const CHECKPOINT: &str = "checkpoint.bpk";
+const LOG_TEMPORARY: &str = "log.jsonl.tmp";
 
 /// The folder of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,66 +35,88 @@ impl RunDir {
         }
     }
 
-    /// Finds the numbered folder with the highest number that has a checkpoint.
+    /// Finds the numbered folder with the highest number.
     ///
     /// # Errors
     ///
-    /// [`Gpt2Error::NothingToResume`] if there is none.
+    /// [`Gpt2Error::NothingToResume`] if there is none;
+    /// [`Gpt2Error::NewestWithoutCheckpoint`] if there is no checkpoint in it.
     pub fn latest_numbered(parent: &Path, prefix: &str) -> Result<Self, Gpt2Error> {
-        numbered(parent, prefix)
-            .into_iter()
-            .rev()
-            .map(|(_, path)| Self { path })
-            .find(|dir| dir.checkpoint().is_file())
-            .ok_or_else(|| Gpt2Error::NothingToResume {
+        let Some((_, path)) = numbered(parent, prefix).pop() else {
+            return Err(Gpt2Error::NothingToResume {
                 path: parent.join(format!("{prefix}-*")).join(CHECKPOINT),
-            })
+            });
+        };
+        let dir = Self { path };
+        if dir.checkpoint().is_file() {
+            Ok(dir)
+        } else {
+            Err(Gpt2Error::NewestWithoutCheckpoint { dir: dir.path })
+        }
     }
 
     /// Creates a folder for a new run.
     ///
-    /// An existing folder is taken if it holds no run, or if `overwrite` allows to remove the one
-    /// that it holds.
+    /// An existing folder is taken if it holds no run, or if `overwrite` allows to replace the one
+    /// that it holds. Its files stay until the new run writes its own.
     ///
     /// # Errors
     ///
-    /// [`Gpt2Error::FolderInUse`] if it holds a run; [`Gpt2Error::Io`] if it cannot be created.
+    /// Those of [`check_free`](Self::check_free); [`Gpt2Error::Io`] if it cannot be created.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, Gpt2Error> {
-        let dir = Self {
-            path: path.to_owned(),
-        };
-        for file in [CHECKPOINT, LOG] {
-            let present = path.join(file);
-            if !present.exists() {
-                continue;
-            }
-            if !overwrite {
-                return Err(Gpt2Error::FolderInUse {
-                    dir: dir.path,
-                    file,
-                });
-            }
-            fs::remove_file(&present).map_err(Gpt2Error::io("remove", present))?;
-        }
+        Self::check_free(path, overwrite)?;
         fs::create_dir_all(path).map_err(Gpt2Error::io("create the folder", path))?;
-        Ok(dir)
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Checks that a new run may go to this folder; changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::FolderInUse`] or [`Gpt2Error::LogWithoutCheckpoint`] if it holds a run that
+    /// `overwrite` does not allow to replace.
+    pub fn check_free(path: &Path, overwrite: bool) -> Result<(), Gpt2Error> {
+        let dir = path.to_owned();
+        if overwrite {
+            Ok(())
+        } else if path.join(CHECKPOINT).exists() {
+            Err(Gpt2Error::FolderInUse { dir })
+        } else if path.join(LOG).exists() {
+            Err(Gpt2Error::LogWithoutCheckpoint { dir })
+        } else {
+            Ok(())
+        }
     }
 
     /// Opens the folder of an earlier run.
     ///
     /// # Errors
     ///
-    /// [`Gpt2Error::NothingToResume`] if there is no checkpoint in it.
+    /// [`Gpt2Error::NothingToResume`] or [`Gpt2Error::LogWithoutCheckpoint`] if there is no
+    /// checkpoint in it.
     pub fn open(path: &Path) -> Result<Self, Gpt2Error> {
         let dir = Self {
             path: path.to_owned(),
         };
         if dir.checkpoint().is_file() {
             Ok(dir)
+        } else if dir.log().is_file() {
+            Err(Gpt2Error::LogWithoutCheckpoint { dir: dir.path })
         } else {
             Err(Gpt2Error::NothingToResume {
                 path: dir.checkpoint(),
             })
+        }
+    }
+
+    /// Removes the temporary files of saves that were killed, as far as that is possible.
+    pub fn remove_leftovers(&self) {
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(is_leftover) {
+                fs::remove_file(entry.path()).ok();
+            }
         }
     }
 
@@ -113,12 +136,27 @@ impl RunDir {
     }
 }
 
+/// Whether a file is `checkpoint.bpk.PID-N.tmp` or the temporary file of the log.
+fn is_leftover(name: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let of_checkpoint = name
+        .strip_prefix(CHECKPOINT)
+        .and_then(|rest| {
+            rest.strip_prefix('.')?
+                .strip_suffix(".tmp")?
+                .split_once('-')
+        })
+        .is_some_and(|(process, number)| digits(process) && digits(number));
+    of_checkpoint || name == LOG_TEMPORARY
+}
+
 /// The folders `PREFIX-NUMBER` in `parent`, in order.
 fn numbered(parent: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
     let mut found: Vec<_> = fs::read_dir(parent)
         .into_iter()
         .flatten()
         .flatten()
+        .filter(|entry| entry.path().is_dir())
         .filter_map(|entry| {
             let name = entry.file_name();
             let number = name.to_str()?.strip_prefix(prefix)?.strip_prefix('-')?;
@@ -134,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_go_up_and_the_latest_checkpoint_is_found() {
+    fn numbers_go_up_and_the_newest_run_is_taken_or_named() {
         let parent = tempfile::tempdir().unwrap();
         let parent = &parent.path().join("runs");
 
@@ -145,7 +183,12 @@ mod tests {
 
         assert!(first.path().ends_with("x-001"));
         assert!(second.path().ends_with("x-002"));
-        assert_eq!(RunDir::latest_numbered(parent, "x").unwrap(), first);
+        let message = RunDir::latest_numbered(parent, "x")
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("x-002 has no checkpoint"), "{message}");
+        fs::write(second.checkpoint(), b"2").unwrap();
+        assert_eq!(RunDir::latest_numbered(parent, "x").unwrap(), second);
     }
 
     #[test]
@@ -160,7 +203,21 @@ mod tests {
         assert!(path.join(CHECKPOINT).exists());
 
         RunDir::create(path, true).unwrap();
-        assert!(!path.join(CHECKPOINT).exists());
+        assert!(path.join(CHECKPOINT).exists());
         assert!(path.join("notes.txt").exists());
+    }
+
+    #[test]
+    fn leftovers_are_told_from_other_files() {
+        assert!(is_leftover("checkpoint.bpk.4711-0.tmp"));
+        assert!(is_leftover("log.jsonl.tmp"));
+        let others = [
+            "checkpoint.bpk",
+            "checkpoint.bpk.tmp",
+            "checkpoint.bpk.old-1.tmp",
+            "checkpoint.bpk.1-.tmp",
+            "log.jsonl",
+        ];
+        assert!(!others.into_iter().any(is_leftover));
     }
 }

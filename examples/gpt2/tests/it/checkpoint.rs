@@ -166,3 +166,20 @@ fn a_model_that_does_not_fit_its_own_options_is_refused() {
         "{message}"
     );
 }
+
+#[test]
+fn a_damaged_log_is_refused_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    finish(&args).unwrap();
+    args.resume = true;
+    let path = dir.path().join("run/log.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\n{", "\n", 1)).unwrap();
+
+    let message = message(&args);
+    assert!(
+        message.contains("log.jsonl is damaged in line 2"),
+        "{message}"
+    );
+}

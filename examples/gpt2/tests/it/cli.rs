@@ -1,7 +1,11 @@
 use crate::support::{finish, tiny};
 use clap::{CommandFactory, Parser};
-use gpt2::{Args, DeviceChoice, TrainOptions};
-use std::{fs, path::Path};
+use gpt2::{Args, DeviceChoice, Method, MlpMode, TrainOptions};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 fn message(args: &Args) -> String {
     finish(args).unwrap_err().to_string()
@@ -189,4 +193,152 @@ fn a_folder_in_use_is_replaced_only_when_asked() {
         fs::read(dir.path().join("run/checkpoint.bpk")).unwrap(),
         before
     );
+}
+
+#[test]
+fn a_log_without_checkpoint_leads_to_overwrite() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.steps = Some(2);
+    fs::create_dir(dir.path().join("run")).unwrap();
+    fs::write(dir.path().join("run/log.jsonl"), b"").unwrap();
+
+    for resume in [false, true] {
+        args.resume = resume;
+        let message = message(&args);
+        assert!(
+            message.contains("holds a log but no checkpoint") && message.contains("--overwrite"),
+            "{message}"
+        );
+    }
+    args.resume = false;
+    args.overwrite = true;
+    finish(&args).unwrap();
+}
+
+#[test]
+fn a_new_run_that_cannot_start_leaves_the_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.steps = Some(2);
+    finish(&args).unwrap();
+    let files = || {
+        ["checkpoint.bpk", "log.jsonl"].map(|file| fs::read(dir.path().join("run").join(file)).ok())
+    };
+    let before = files();
+
+    args.overwrite = true;
+    args.text = Some(dir.path().join("absent.txt"));
+    message(&args);
+    assert_eq!(files(), before);
+}
+
+#[test]
+fn negative_numbers_name_their_option() {
+    let refused = ["--steps", "--seed", "--layers", "--update-stop"];
+    for option in refused {
+        let error = Args::try_parse_from(["gpt2_dst", option, "-1"]).unwrap_err();
+        assert!(
+            error.to_string().contains(&format!("'-1' for '{option} ")),
+            "{error}"
+        );
+    }
+    let args = Args::try_parse_from(["gpt2_dst", "--sparsity", "-0.1"]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let args = Args {
+        sparsity: args.sparsity,
+        ..tiny(dir.path())
+    };
+    assert_eq!(
+        message(&args),
+        "--sparsity is -0.1, but must be at least 0 and below 1"
+    );
+}
+
+#[test]
+fn the_version_is_printed() {
+    let error = Args::try_parse_from(["gpt2_dst", "--version"]).unwrap_err();
+
+    assert_eq!(error.exit_code(), 0);
+    assert!(error.to_string().starts_with("gpt2_dst "), "{error}");
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = Args {
+        sparsity: None,
+        update_every: None,
+        ..tiny(dir.path())
+    };
+    let cases = [
+        (
+            Args {
+                mode: Some(MlpMode::Dense),
+                sparsity: Some(0.99),
+                ..base.clone()
+            },
+            "--sparsity is 0.99, but must be left out with --mode dense, where all weights exist",
+        ),
+        (
+            Args {
+                mode: Some(MlpMode::Masked),
+                drop_fraction: Some(0.5),
+                ..base.clone()
+            },
+            "--drop-fraction is 0.5, but must be left out with --mode masked, \
+             whose pattern cannot change",
+        ),
+        (
+            Args {
+                method: Some(Method::Static),
+                update_every: Some(5),
+                ..base.clone()
+            },
+            "--update-every is 5, but must be left out with --method static, whose pattern stays",
+        ),
+        (
+            Args {
+                mode: Some(MlpMode::Dense),
+                update_stop: Some(5),
+                ..base
+            },
+            "--update-stop is 5, but must be left out with --mode dense, \
+             whose pattern cannot change",
+        ),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(message(&args), expected);
+        assert_untouched(dir.path());
+    }
+}
+
+/// Runs the program itself, which `cargo test` builds beside this binary.
+#[test]
+fn closed_outputs_do_not_end_a_run() {
+    let own = std::env::current_exe().unwrap();
+    let name = format!("gpt2_dst{}", std::env::consts::EXE_SUFFIX);
+    let program = own.ancestors().nth(2).unwrap().join("examples").join(name);
+    if !program.exists() {
+        // Only this test target was built.
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tiny = tiny(dir.path());
+    let mut child = Command::new(program)
+        .args(["--steps", "20", "--eval-every", "1", "--width", "16"])
+        .args(["--layers", "1", "--context", "16"])
+        .arg("--text")
+        .arg(tiny.text.unwrap())
+        .arg("--out")
+        .arg(dir.path().join("run"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+
+    assert!(child.wait().unwrap().success());
+    let log = fs::read_to_string(dir.path().join("run/log.jsonl")).unwrap();
+    assert_eq!(log.lines().count(), 20);
 }

@@ -109,3 +109,28 @@ fn sparse_rows_start_with_the_variance_of_dense_ones() {
     let expected = std * std / 16.0 * 512.0;
     assert!((energy(&proj.values.val(), 128) / expected - 1.0).abs() < 0.1);
 }
+
+#[test]
+fn index_bytes_are_those_of_a_layer_that_has_trained() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = crate::support::tiny(dir.path()).options(gpt2::TrainOptions::default());
+    let corpus = gpt2::Corpus::from_file(options.text.as_ref().unwrap()).unwrap();
+    let mut trainer = gpt2::Trainer::new(options, corpus, &crate::support::device());
+    let bytes = |trainer: &gpt2::Trainer| -> Vec<usize> {
+        let layers = trainer.model().mlp_layers();
+        layers.map(gpt2::MlpLinear::index_bytes).collect()
+    };
+    let before = bytes(&trainer);
+    trainer = trainer.step();
+
+    let on_device: Vec<usize> = trainer
+        .model()
+        .mlp_layers()
+        .map(|layer| match layer {
+            gpt2::MlpLinear::Sparse(layer) => layer.pattern.index_bytes(),
+            _ => 0,
+        })
+        .collect();
+    assert_eq!(before, on_device);
+    assert_eq!(bytes(&trainer), on_device);
+}

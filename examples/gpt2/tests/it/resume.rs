@@ -1,5 +1,7 @@
 use crate::support::{bits, device, finish, log_lines, tiny};
-use gpt2::{Args, Corpus, Interrupt, LogLine, Outcome, RunState, Trainer};
+use gpt2::{
+    Args, Corpus, DeviceChoice, Interrupt, LogLine, Outcome, RunState, TrainOptions, Trainer,
+};
 use snack_burn::prelude::Checkpoint;
 use std::path::Path;
 
@@ -88,6 +90,8 @@ fn a_stop_changes_no_bit_of_masked_and_dense_models() {
     for mode in [gpt2::MlpMode::Masked, gpt2::MlpMode::Dense] {
         assert_stops_change_nothing(&[15], |args| Args {
             mode: Some(mode),
+            sparsity: args.sparsity.filter(|_| mode != gpt2::MlpMode::Dense),
+            update_every: None,
             ..args
         });
     }
@@ -116,7 +120,9 @@ fn a_run_that_died_repeats_the_steps_after_its_checkpoint() {
 fn a_finished_run_can_go_on_with_more_steps() {
     let dir = tempfile::tempdir().unwrap();
     let mut args = tiny(dir.path());
-    finish(&args).unwrap();
+    let Outcome::Finished { summary: fresh, .. } = finish(&args).unwrap() else {
+        panic!("nothing asked to stop");
+    };
     args.resume = true;
 
     let Outcome::Finished { summary, .. } = finish(&args).unwrap() else {
@@ -124,10 +130,121 @@ fn a_finished_run_can_go_on_with_more_steps() {
     };
     assert_eq!(summary.steps, 40);
     assert!(summary.val_loss.is_some());
+    assert_eq!(summary.model, fresh.model);
+    assert!(summary.model.indices > 0);
 
     args.steps = Some(50);
     let Outcome::Finished { summary, .. } = finish(&args).unwrap() else {
         panic!("nothing asked to stop");
     };
     assert_eq!((summary.steps, summary.tokens), (50, 50 * 4 * 16));
+}
+
+#[test]
+fn a_run_killed_before_its_first_step_resumes() {
+    let (whole, killed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let reference = tiny(whole.path());
+    finish(&reference).unwrap();
+
+    let mut args = tiny(killed.path());
+    let out = args.out.clone().unwrap();
+    let options = args.options(TrainOptions::default());
+    let corpus = Corpus::from_file(options.text.as_ref().unwrap()).unwrap();
+    std::fs::create_dir(&out).unwrap();
+    let trainer = Trainer::new(options, corpus, &device());
+    trainer.save(&out.join("checkpoint.bpk")).unwrap();
+
+    args.resume = true;
+    finish(&args).unwrap();
+    assert_eq!(fingerprint(&args), fingerprint(&reference));
+    assert_eq!(timeless(killed.path()), timeless(whole.path()));
+}
+
+#[test]
+fn leftovers_of_killed_saves_go_with_the_next_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.steps = Some(2);
+    finish(&args).unwrap();
+    let leftover = dir.path().join("run/checkpoint.bpk.4711-0.tmp");
+
+    for resume in [true, false] {
+        std::fs::write(&leftover, b"half").unwrap();
+        args.resume = resume;
+        args.overwrite = !resume;
+        finish(&args).unwrap();
+        assert!(!leftover.exists(), "resume: {resume}");
+    }
+}
+
+#[test]
+fn a_resumed_run_stays_on_its_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.steps = Some(2);
+    finish(&args).unwrap();
+    let path = dir.path().join("run/checkpoint.bpk");
+    let mut checkpoint = Checkpoint::load(&path).unwrap();
+    let stored = checkpoint.user["options"]["device"].clone();
+    let own = args.options(TrainOptions::default()).device;
+    assert_eq!(stored, own.to_string());
+
+    let available = DeviceChoice::available();
+    let Some(other) = [DeviceChoice::Metal, DeviceChoice::Rocm]
+        .into_iter()
+        .find(|device| !available.contains(device))
+    else {
+        return;
+    };
+    checkpoint.user["options"]["device"] = other.to_string().into();
+    checkpoint.save(&path).unwrap();
+    args.resume = true;
+    args.device = None;
+    let message = finish(&args).unwrap_err().to_string();
+    assert!(
+        message.contains(&format!("build with `--features {other}`")),
+        "{message}"
+    );
+
+    args.device = Some(own);
+    finish(&args).unwrap();
+}
+
+#[test]
+fn the_hint_to_go_on_can_be_pasted() {
+    let hint = |device, dir: &str| {
+        Outcome::Interrupted {
+            step: 3,
+            steps: 9,
+            device,
+            dir: dir.into(),
+        }
+        .to_string()
+    };
+    assert!(
+        hint(DeviceChoice::Flex, "runs/a")
+            .ends_with("cargo run --release --example gpt2_dst -- --resume --out runs/a")
+    );
+    assert!(hint(DeviceChoice::Cuda, "my run").ends_with(
+        "cargo run --release --features cuda --example gpt2_dst -- --resume --out 'my run'"
+    ));
+}
+
+#[test]
+fn the_first_checkpoint_comes_before_anything_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.overwrite = true;
+    // A folder in place of the log ends the run before its first step.
+    std::fs::create_dir_all(dir.path().join("run/log.jsonl")).unwrap();
+    let message = finish(&args).unwrap_err().to_string();
+    assert!(message.contains("log.jsonl"), "{message}");
+
+    std::fs::remove_dir(dir.path().join("run/log.jsonl")).unwrap();
+    let path = dir.path().join("run/checkpoint.bpk");
+    let state = RunState::from_value(&Checkpoint::load(&path).unwrap().user, &path).unwrap();
+    assert_eq!(state.counters.step, 0);
+    args.overwrite = false;
+    args.resume = true;
+    finish(&args).unwrap();
 }
