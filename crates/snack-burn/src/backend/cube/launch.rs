@@ -73,6 +73,22 @@ pub(super) fn is_cpu(client: &Client) -> bool {
     client.properties().hardware.num_cpu_cores.is_some()
 }
 
+/// Refuses a routine whose cubes have more units than the device runs together. The CPU runtime
+/// runs as many as it has cores.
+pub(super) fn check_units(
+    client: &Client,
+    routine: &'static str,
+    units: u32,
+) -> Result<(), RoutineError> {
+    match units <= client.properties().hardware.max_units_per_cube {
+        true => Ok(()),
+        false => Err(RoutineError::MissingFeature {
+            routine,
+            needed: format!("cubes of {units} units"),
+        }),
+    }
+}
+
 /// A grid of `requested` cubes, if the device allows that many on each axis.
 pub(super) fn grid(
     client: &Client,

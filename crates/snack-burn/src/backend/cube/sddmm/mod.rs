@@ -44,7 +44,7 @@ pub(super) fn sddmm(
     match routine {
         SddmmRoutine::Auto => match is_cpu(&problem.x.client) {
             true => outer_product::launch(problem),
-            false => row_staged::launch(problem),
+            false => row_staged::launch(problem).or_else(|_| outer_product::launch(problem)),
         },
         SddmmRoutine::OuterProduct => outer_product::launch(problem),
         SddmmRoutine::RowStaged => row_staged::launch(problem),

@@ -5,8 +5,10 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::SddmmProblem;
-use crate::backend::cube::launch::{address_type, dtypes, strided_grid, uninitialized};
-use crate::ops::RoutineError;
+use crate::backend::cube::launch::{
+    address_type, check_units, dtypes, strided_grid, uninitialized,
+};
+use crate::ops::{RoutineError, SddmmRoutine};
 
 /// Units per cube: non-zeros handled together, and samples staged together.
 const CUBE_SIZE: u32 = 64;
@@ -65,6 +67,7 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
         cols,
         ..
     } = problem;
+    check_units(&x.client, SddmmRoutine::RowStaged.name(), CUBE_SIZE)?;
     let rows = offsets.meta.num_elements() - 1;
     let out = uninitialized(x, problem.output_shape());
     // SAFETY: slots are bounded by the row's end, samples by the batch; the index tensors come

@@ -4,7 +4,9 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::SpmmProblem;
-use crate::backend::cube::launch::{address_type, adds_atomically, dtypes, grid, zeros};
+use crate::backend::cube::launch::{
+    address_type, adds_atomically, check_units, dtypes, grid, zeros,
+};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Non-zeros per cube, `T` in the paper.
@@ -40,6 +42,7 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         ..
     } = problem;
     let routine = SpmmRoutine::CooAtomic.name();
+    check_units(&x.client, routine, CUBE_SIZE)?;
     if !adds_atomically(&x.client, x.dtype) {
         return Err(RoutineError::MissingFeature {
             routine,

@@ -51,7 +51,7 @@ pub(super) fn spmm(
         SpmmRoutine::Auto => {
             let client = &problem.x.client;
             match !is_cpu(client) && plane_size(client).is_some() {
-                true => row_plane::launch(problem),
+                true => row_plane::launch(problem).or_else(|_| row_unit::launch(problem)),
                 false => row_unit::launch(problem),
             }
         }

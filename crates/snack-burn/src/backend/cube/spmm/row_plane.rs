@@ -5,7 +5,7 @@ use cubecl::prelude::*;
 
 use super::SpmmProblem;
 use crate::backend::cube::launch::{
-    address_type, batch_tile, dtypes, plane_size, strided_grid, uninitialized,
+    address_type, batch_tile, check_units, dtypes, plane_size, strided_grid, uninitialized,
 };
 use crate::ops::{RoutineError, SpmmRoutine};
 
@@ -84,6 +84,7 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             needed: "plane operations on planes of one size".to_string(),
         });
     };
+    check_units(&x.client, SpmmRoutine::RowPlane.name(), plane * PLANES)?;
     let tile = batch_tile(problem.batch());
     let wanted = [
         problem.outputs().div_ceil(PLANES as usize),
