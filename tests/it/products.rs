@@ -142,7 +142,11 @@ fn more_samples_than_a_grid_axis() {
         let expected = reference.spmm_transposed(&widen(&y), batch);
         assert_close(&text, &found, [batch, k], &expected, TOLERANCE);
         // The batch is a loop here, and Mesa's software Vulkan ends every shader after 65 535 turns.
-        let batch = 60_000;
+        let batch = if backend.name == "wgpu" {
+            60_000
+        } else {
+            batch
+        };
         let part = |tensor: Tensor<2>| tensor.narrow(0, 0, batch);
         let found = matrix.sddmm(part(dense_y), part(dense_x));
         let expected = reference.sddmm(&widen(&y[..batch * m]), &widen(&x[..batch * k]), batch);
