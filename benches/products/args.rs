@@ -1,0 +1,207 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use burn::tensor::Device;
+use clap::{Parser, ValueEnum};
+use snack_burn::prelude::*;
+
+use super::presets::{ALL_OPS, Preset, SPARSITIES, sorted};
+use super::problems::{Grid, Op, Precision, Problem, Size};
+
+/// Times the sparse products, layers and training steps of snack-burn on one device.
+#[derive(Debug, Parser)]
+#[command(name = "products")]
+pub struct Args {
+    /// Back end; all but flex need the feature of that name.
+    #[arg(long, value_enum, default_value = "flex")]
+    pub device: DeviceName,
+    /// Named list of problems; the axes below replace those of a table, and filter `targets`.
+    #[arg(long, value_enum)]
+    pub preset: Option<Preset>,
+    /// Operations [default: all].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub ops: Vec<Op>,
+    /// Shapes of the weight, M or MxK [default: 1000].
+    #[arg(long, value_delimiter = ',')]
+    pub sizes: Vec<Size>,
+    /// Sparsities [default: 0.9,0.95,0.99].
+    #[arg(long, value_delimiter = ',')]
+    pub sparsity: Vec<f64>,
+    /// Batches [default: 1,4,16].
+    #[arg(long, value_delimiter = ',')]
+    pub batch: Vec<usize>,
+    /// Data types of values and operands [default: f32].
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub dtype: Vec<Precision>,
+    /// Routine, repeatable; `all` for every one; for `step` also `<spmm>+<sddmm>`.
+    #[arg(long, default_value = "auto")]
+    pub routine: Vec<String>,
+    /// Measures Burn's dense product and the dense product under a mask too.
+    #[arg(long)]
+    pub baselines: bool,
+    /// Writes the rows, or with --list the problems, to this file.
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Fewer repetitions, for a look.
+    #[arg(long)]
+    pub quick: bool,
+    /// Prints the problems and ends.
+    #[arg(long)]
+    pub list: bool,
+    /// Memory bandwidth of the floor in GB/s [default: a measured copy].
+    #[arg(long)]
+    pub bandwidth: Option<f64>,
+    /// Bandwidth in GB/s for problems that fit the cache [default: as --bandwidth].
+    #[arg(long)]
+    pub cache_bandwidth: Option<f64>,
+    /// Bytes that fit the cache, in MB.
+    #[arg(long, default_value_t = 50.0)]
+    pub cache_mb: f64,
+    /// Multiply-add rate of the floor in TFLOP/s, two operations each [default: bytes only].
+    #[arg(long)]
+    pub tflops: Option<f64>,
+    /// Seed of patterns and operands.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Given by cargo to every bench.
+    #[arg(long, hide = true)]
+    pub bench: bool,
+}
+
+/// A back end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DeviceName {
+    Flex,
+    Wgpu,
+    Cuda,
+    Cpu,
+}
+
+impl DeviceName {
+    /// The default device of the back end.
+    ///
+    /// # Errors
+    ///
+    /// Names the feature that is missing.
+    pub fn device(self) -> Result<Device, String> {
+        match self {
+            #[cfg(feature = "flex")]
+            Self::Flex => Ok(Device::flex()),
+            #[cfg(feature = "wgpu")]
+            Self::Wgpu => Ok(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => Ok(Device::cuda(0)),
+            #[cfg(feature = "cpu")]
+            Self::Cpu => Ok(Device::cpu()),
+            #[allow(unreachable_patterns)]
+            other => Err(format!(
+                "--device {other:?} is not compiled in: add its feature"
+            )),
+        }
+    }
+}
+
+impl Args {
+    /// The problems of the preset or of the axes.
+    ///
+    /// # Errors
+    ///
+    /// Returns the text of the error of an impossible shape or sparsity.
+    pub fn problems(&self) -> Result<Vec<Problem>, String> {
+        let grids = match self.preset {
+            Some(preset) => preset.grids(),
+            None => vec![Grid {
+                ops: ALL_OPS.to_vec(),
+                sizes: vec![Size([1000, 1000])],
+                sparsities: SPARSITIES.to_vec(),
+                batches: vec![1, 4, 16],
+                dtypes: vec![Precision::F32],
+            }],
+        };
+        let filters = self.preset == Some(Preset::Targets);
+        let mut problems = Vec::new();
+        for mut grid in grids {
+            if !filters {
+                grid.ops = or_default(&self.ops, &grid.ops);
+                grid.sizes = or_default(&self.sizes, &grid.sizes);
+                grid.sparsities = or_default(&self.sparsity, &grid.sparsities);
+                grid.batches = or_default(&self.batch, &grid.batches);
+                grid.dtypes = or_default(&self.dtype, &grid.dtypes);
+            }
+            problems.extend(grid.problems()?);
+        }
+        problems.retain(|p| {
+            is_asked(&self.ops, &p.op)
+                && is_asked(&self.sizes, &Size([p.m, p.k]))
+                && is_asked(&self.sparsity, &p.sparsity)
+                && is_asked(&self.batch, &p.batch)
+                && is_asked(&self.dtype, &p.dtype)
+        });
+        Ok(sorted(problems))
+    }
+
+    /// The routines to measure on an operation, by name.
+    ///
+    /// # Errors
+    ///
+    /// Returns the names that exist if a name is no routine of any operation.
+    pub fn routines(&self, op: Op) -> Result<Vec<(String, Routines)>, String> {
+        let names = self.routine.iter().flat_map(|name| match name.as_str() {
+            "all" => all_names(op),
+            name => vec![name.to_string()],
+        });
+        let mut found: Vec<(String, Routines)> = Vec::new();
+        for name in names {
+            if let Some(routines) = parse(&name, op)?
+                && found.iter().all(|(other, _)| *other != name)
+            {
+                found.push((name, routines));
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn or_default<T: Clone>(given: &[T], default: &[T]) -> Vec<T> {
+    if given.is_empty() { default } else { given }.to_vec()
+}
+
+fn is_asked<T: PartialEq>(given: &[T], value: &T) -> bool {
+    given.is_empty() || given.contains(value)
+}
+
+fn all_names(op: Op) -> Vec<String> {
+    let spmm = SpmmRoutine::ALL.iter().map(|routine| routine.to_string());
+    let sddmm = SddmmRoutine::ALL.iter().map(|routine| routine.to_string());
+    match op {
+        Op::Sddmm => sddmm.collect(),
+        Op::Spmm | Op::SpmmTransposed | Op::Forward => spmm.collect(),
+        Op::Step => spmm.chain(sddmm).collect(),
+    }
+}
+
+/// The routines that a name stands for; `None` if it is no routine of `op`.
+fn parse(name: &str, op: Op) -> Result<Option<Routines>, String> {
+    let mut routines = Routines::default();
+    let (mut has_spmm, mut has_sddmm) = (false, false);
+    for part in name.split('+') {
+        match (part.parse::<SpmmRoutine>(), part.parse::<SddmmRoutine>()) {
+            (Err(spmm), Err(sddmm)) => return Err(format!("{spmm}; sddmm: {sddmm}")),
+            (spmm, sddmm) => {
+                if let Ok(routine) = spmm {
+                    (routines.spmm, has_spmm) = (routine, true);
+                }
+                if let Ok(routine) = sddmm {
+                    (routines.sddmm, has_sddmm) = (routine, true);
+                }
+            }
+        }
+    }
+    let applies = match op {
+        Op::Sddmm => has_sddmm,
+        Op::Spmm | Op::SpmmTransposed | Op::Forward => has_spmm,
+        Op::Step => has_spmm || has_sddmm,
+    };
+    Ok(applies.then_some(routines))
+}
