@@ -16,7 +16,7 @@ pub struct Args {
     /// Back end; all but flex need the feature of that name.
     #[arg(long, value_enum, default_value = "flex")]
     pub device: DeviceName,
-    /// Named list of problems; the axes below replace those of a table, and filter `targets`.
+    /// Named list of problems; the axes below replace those of a table, and filter those of targets.
     #[arg(long, value_enum)]
     pub preset: Option<Preset>,
     /// Operations [default: all].
@@ -46,6 +46,9 @@ pub struct Args {
     /// Fewer repetitions, for a look.
     #[arg(long)]
     pub quick: bool,
+    /// Leaves out the problems that are not begun after so many seconds.
+    #[arg(long)]
+    pub budget_s: Option<f64>,
     /// Prints the problems and ends.
     #[arg(long)]
     pub list: bool,
@@ -79,6 +82,15 @@ pub enum DeviceName {
 }
 
 impl DeviceName {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flex => "flex",
+            Self::Wgpu => "wgpu",
+            Self::Cuda => "cuda",
+            Self::Cpu => "cpu",
+        }
+    }
+
     /// The default device of the back end.
     ///
     /// # Errors
@@ -119,7 +131,7 @@ impl Args {
                 dtypes: vec![Precision::F32],
             }],
         };
-        let filters = self.preset == Some(Preset::Targets);
+        let filters = matches!(self.preset, Some(Preset::Targets | Preset::TargetsCpu));
         let mut problems = Vec::new();
         for mut grid in grids {
             if !filters {

@@ -16,6 +16,7 @@ mod report;
 mod timing;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use burn::tensor::{Device, Tensor};
 use clap::Parser;
@@ -61,8 +62,14 @@ fn run(args: &Args) -> Result<(), String> {
 
     let mut report = Report::new(args.json.clone());
     failure::silence();
+    let (begin, budget) = (Instant::now(), args.budget_s.unwrap_or(f64::INFINITY));
+    let mut left_out = Vec::new();
     let mut weights = None;
     for problem in &problems {
+        if begin.elapsed().as_secs_f64() > budget {
+            left_out.push(problem);
+            continue;
+        }
         let known = weights.take().filter(|known| Weights::fit(known, problem));
         let weights = match known {
             Some(known) => weights.insert(known),
@@ -80,7 +87,7 @@ fn run(args: &Args) -> Result<(), String> {
                 wall_us: None,
                 err: None,
                 floor_us: ceilings.floor_us(problem),
-                device: format!("{device:?}"),
+                device: format!("{} {device:?}", args.device.name()),
                 date: today(),
                 fail: None,
                 note: None,
@@ -98,6 +105,10 @@ fn run(args: &Args) -> Result<(), String> {
         }
     }
     report.finish();
+    if !left_out.is_empty() {
+        println!("left out for want of time: {}", left_out.len());
+        left_out.iter().for_each(|problem| println!("  {problem}"));
+    }
     Ok(())
 }
 

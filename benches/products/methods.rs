@@ -78,19 +78,20 @@ pub fn call(op: Op, method: &Method, weight: Weight, operands: &Operands) -> Cal
                 bias: bias.clone(),
             });
             let keep = matches!(run, Run::Check);
-            let steps = run.calls();
-            kept(&mut (1..=steps).map(|step| {
+            let mut left = run.calls();
+            kept(left, || {
+                left -= 1;
                 let now = layer
                     .take()
                     .expect("every step but the last leaves a layer");
                 match now.step(&weight, &x, &y, keep) {
-                    Output::Step(next, _, of_input) if step < steps => {
+                    Output::Step(next, _, of_input) if left > 0 => {
                         layer = Some(*next);
                         Output::Matrix(of_input)
                     }
                     last => last,
                 }
-            }))
+            })
         }),
     }
 }
@@ -99,20 +100,20 @@ pub fn call(op: Op, method: &Method, weight: Weight, operands: &Operands) -> Cal
 /// a dropped output is a buffer that the next call writes to again, as in a training loop.
 const LAZY: bool = cfg!(feature = "fusion");
 
-/// The last of the outputs, and under fusion the others too.
-pub fn kept(outputs: &mut dyn Iterator<Item = Output>) -> Vec<Output> {
-    let mut all = Vec::new();
-    for output in outputs {
+/// The outputs of so many calls that a chain has to hold: the last, and under fusion all.
+pub fn kept(calls: usize, mut once: impl FnMut() -> Output) -> Vec<Output> {
+    let mut outputs = Vec::new();
+    for _ in 0..calls {
         if !LAZY {
-            all.clear();
+            outputs.clear();
         }
-        all.push(output);
+        outputs.push(once());
     }
-    all
+    outputs
 }
 
 fn repeat(once: impl Fn() -> Output + Send + Sync + 'static) -> Call {
-    Box::new(move |run| kept(&mut (0..run.calls()).map(|_| once())))
+    Box::new(move |run| kept(run.calls(), &once))
 }
 
 fn sparse_linear(weight: &SparseTensor, bias: Tensor<1>, routines: Routines) -> SparseLinear {

@@ -15,8 +15,10 @@ pub enum Preset {
     Table12,
     /// The linear layers of GPT-2 small, decoding and training.
     Gpt2,
-    /// Every row for which `benches/targets.json` has a target.
+    /// Every row for which `benches/targets.json` has a target on a GPU.
     Targets,
+    /// Every row for which it has one on the CPU.
+    TargetsCpu,
 }
 
 pub const ALL_OPS: [Op; 5] = [
@@ -56,6 +58,13 @@ impl Preset {
                 dtypes: vec![Precision::F32],
             }],
             Self::Targets => targets(),
+            Self::TargetsCpu => vec![Grid {
+                ops: vec![Op::Forward, Op::Step],
+                sizes: squares(&[4096]),
+                sparsities: vec![0.9, 0.99],
+                batches: vec![1, 4, 16, 64],
+                dtypes: vec![Precision::F32],
+            }],
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct Row {
     /// Why the method did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail: Option<String>,
-    /// Why there is no time on the device.
+    /// Why there is no time on the device, or why it is that of ordinary calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -12,7 +12,7 @@ use super::methods::{Call, Run};
 /// How a row is timed.
 pub struct Timer {
     device: Device,
-    /// Replays of a captured graph, else the profile of the device.
+    /// Replays of a captured graph where there is one, else the profile of the device.
     graphs: bool,
     /// For each of the two kinds of time.
     budget: Duration,
@@ -24,12 +24,9 @@ pub struct Times {
     pub wall_us: f64,
     /// What the timed graph wrote, if one was timed.
     pub replayed: Option<Output>,
-    /// Why there is no time on the device.
+    /// Why there is no time on the device, or why it is that of ordinary calls.
     pub note: Option<String>,
 }
-
-/// Microseconds per call on the device, and what the timed graph wrote.
-type OnDevice = Result<(f64, Option<Output>), String>;
 
 /// Says nothing about a row in particular, so it is no note.
 const NO_CLOCK: &str = "no clock on this device";
@@ -46,22 +43,32 @@ impl Timer {
     /// Times a call that has run before.
     pub fn time(&self, call: &Call) -> Times {
         let wall_us = self.wall(call);
-        let on_device = caught(|| match self.graphs {
-            true => self.graph(call, wall_us),
-            false => self.profile(call, wall_us),
-        });
-        match on_device.flatten() {
-            Ok((us, replayed)) => Times {
+        let mut note = None;
+        if self.graphs {
+            match caught(|| self.graph(call, wall_us)).flatten() {
+                Ok((us, replayed)) => {
+                    return Times {
+                        device_us: Some(us),
+                        wall_us,
+                        replayed,
+                        note,
+                    };
+                }
+                Err(why) => note = Some(format!("eager, no graph: {why}")),
+            }
+        }
+        match caught(|| self.profile(call, wall_us)).flatten() {
+            Ok(us) => Times {
                 device_us: Some(us),
                 wall_us,
-                replayed,
-                note: None,
+                replayed: None,
+                note,
             },
-            Err(note) => Times {
+            Err(why) => Times {
                 device_us: None,
                 wall_us,
                 replayed: None,
-                note: Some(note).filter(|note| note != NO_CLOCK),
+                note: note.or(Some(why).filter(|why| why != NO_CLOCK)),
             },
         }
     }
@@ -89,8 +96,8 @@ impl Timer {
         microseconds(median(samples))
     }
 
-    /// A graph of independent calls on the same operands, replayed.
-    fn graph(&self, call: &Call, wall_us: f64) -> OnDevice {
+    /// Replays of a graph of calls: microseconds per call, and what they wrote.
+    fn graph(&self, call: &Call, wall_us: f64) -> Result<(f64, Option<Output>), String> {
         let calls = calls_for(wall_us);
         let mut graph = capture(&self.device, || call(Run::Chain(calls)));
         if !graph.is_hardware() {
@@ -118,7 +125,7 @@ impl Timer {
     }
 
     /// The device's own clock around a chain of calls.
-    fn profile(&self, call: &Call, wall_us: f64) -> OnDevice {
+    fn profile(&self, call: &Call, wall_us: f64) -> Result<f64, String> {
         let calls = calls_for(wall_us);
         let once = || {
             let options = ProfileOptions::default().flush();
@@ -140,7 +147,7 @@ impl Timer {
         while samples.len() < 20 && start.elapsed() < self.budget {
             samples.push(once()?);
         }
-        Ok((microseconds(median(samples)) / calls as f64, None))
+        Ok(microseconds(median(samples)) / calls as f64)
     }
 
     /// # Panics
