@@ -18,18 +18,33 @@ enum Expected {
     Absent,
 }
 
-/// The routines of `spmm` and `spmm_transposed` that run on this device.
+/// The routines of `spmm` that run on this device.
 ///
 /// # Panics
 ///
 /// If a routine that the back end must have is missing, if one that it cannot have runs, or if a
 /// refusal does not name its routine.
 pub fn spmm(backend: &Backend) -> Vec<Routines> {
+    let all = spmm_routines(backend, Expected::Absent);
+    present(backend, all.into_iter(), |a, x, _| floats(&a.spmm(x)))
+}
+
+/// As [`spmm`], for the transposed product.
+pub fn spmm_transposed(backend: &Backend) -> Vec<Routines> {
+    let all = spmm_routines(backend, cooperating_cubes(backend));
+    present(backend, all.into_iter(), |a, _, y| {
+        floats(&a.spmm_transposed(y))
+    })
+}
+
+fn spmm_routines(backend: &Backend, scatter: Expected) -> Vec<(Routines, &'static str, Expected)> {
     let all = SpmmRoutine::ALL.iter().map(|&spmm| {
         let expected = match spmm {
             SpmmRoutine::Auto | SpmmRoutine::Composed => Expected::Present,
             SpmmRoutine::HostRows => host_only(backend),
             SpmmRoutine::RowUnit => cube_only(backend),
+            SpmmRoutine::RowBlock | SpmmRoutine::RowVector => cooperating_cubes(backend),
+            SpmmRoutine::RowScatter => scatter,
             SpmmRoutine::CooAtomic | SpmmRoutine::RowPlane => instruction(backend),
         };
         (
@@ -41,7 +56,7 @@ pub fn spmm(backend: &Backend) -> Vec<Routines> {
             expected,
         )
     });
-    present(backend, all, |a, x, _| floats(&a.spmm(x)))
+    all.collect()
 }
 
 /// As [`spmm`], for the sampled product.
@@ -51,7 +66,7 @@ pub fn sddmm(backend: &Backend) -> Vec<Routines> {
             SddmmRoutine::Auto | SddmmRoutine::Composed => Expected::Present,
             SddmmRoutine::HostRows => host_only(backend),
             SddmmRoutine::OuterProduct => cube_only(backend),
-            SddmmRoutine::RowStaged => cooperating_cubes(backend),
+            SddmmRoutine::RowBlock | SddmmRoutine::RowVector => cooperating_cubes(backend),
         };
         (
             Routines {
@@ -137,7 +152,8 @@ fn refusal(
     let payload = attempt.err()?;
     let text = panic_text(payload);
     let known = text.contains("does not exist on this back end")
-        || text.contains("which this device does not have");
+        || text.contains("which this device does not have")
+        || text.contains("computes only the transposed product");
     if !(known && text.contains(&format!("routine `{name}`"))) {
         resume_unwind(Box::new(text));
     }

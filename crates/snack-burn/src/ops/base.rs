@@ -73,7 +73,7 @@ pub trait SparseOps: Backend {
     /// - y: `[batch, m]`
     /// - x: `[batch, k]`
     /// - output: `[nnz]`
-    #[fusion(dtype = y, shape = Shape::new([index.rows.shape[0]]))]
+    #[fusion(dtype = y, shape = Shape::new([index.nnz]))]
     fn sddmm(
         y: FloatTensor<Self>,
         x: FloatTensor<Self>,

@@ -2,9 +2,9 @@
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata};
-use burn::tensor::{IndexingUpdateOp, Shape};
+use burn::tensor::{IndexingUpdateOp, Shape, Slice};
 
-use super::Index;
+use super::{Index, IndexWidth};
 
 /// `Y = X W^T` by gathering the columns of `x` and adding the products to their rows.
 pub fn spmm<B: Backend>(
@@ -14,8 +14,8 @@ pub fn spmm<B: Backend>(
 ) -> FloatTensor<B> {
     gather_scatter::<B>(
         values,
-        index.cols.clone(),
-        index.rows.clone(),
+        coordinates::<B>(&index.cols, index),
+        coordinates::<B>(&index.rows, index),
         x,
         index.shape[0],
     )
@@ -29,8 +29,8 @@ pub fn spmm_transposed<B: Backend>(
 ) -> FloatTensor<B> {
     gather_scatter::<B>(
         values,
-        index.rows.clone(),
-        index.cols.clone(),
+        coordinates::<B>(&index.rows, index),
+        coordinates::<B>(&index.cols, index),
         y,
         index.shape[1],
     )
@@ -38,12 +38,12 @@ pub fn spmm_transposed<B: Backend>(
 
 /// `d[s] = sum_b Y[b, row(s)] X[b, col(s)]` by two gathers and a reduction over the batch.
 pub fn sddmm<B: Backend>(y: FloatTensor<B>, x: FloatTensor<B>, index: &Index<B>) -> FloatTensor<B> {
-    let nnz = index.rows.shape()[0];
+    let nnz = index.nnz;
     if nnz == 0 || x.shape()[0] == 0 {
         return B::float_zeros(Shape::new([nnz]), &x.device(), x.dtype().into());
     }
-    let y = B::float_select(y, 1, index.rows.clone());
-    let x = B::float_select(x, 1, index.cols.clone());
+    let y = B::float_select(y, 1, coordinates::<B>(&index.rows, index));
+    let x = B::float_select(x, 1, coordinates::<B>(&index.cols, index));
     B::float_reshape(B::float_sum_dim(B::float_mul(y, x), 0), Shape::new([nnz]))
 }
 
@@ -62,4 +62,24 @@ fn gather_scatter<B: Backend>(
     let values = B::float_reshape(values, Shape::new([1, nnz]));
     let products = B::float_mul(B::float_select(x, 1, from), values);
     B::float_select_assign(output, 1, to, products, IndexingUpdateOp::Add)
+}
+
+/// One coordinate per element, `[nnz]`, whatever the width of the index.
+fn coordinates<B: Backend>(words: &IntTensor<B>, index: &Index<B>) -> IntTensor<B> {
+    let all = match index.width {
+        IndexWidth::Bits32 => words.clone(),
+        IndexWidth::Bits16 => {
+            let half = |shift: i64| {
+                let shifted = B::bitwise_right_shift_scalar(words.clone(), shift.into());
+                let half = B::bitwise_and_scalar(shifted, 0xffff_i64.into());
+                B::int_reshape(half, Shape::new([words.shape()[0], 1]))
+            };
+            let halves = B::int_cat(vec![half(0), half(16)], 1);
+            B::int_reshape(halves, Shape::new([2 * words.shape()[0]]))
+        }
+    };
+    match all.shape()[0] == index.nnz {
+        true => all,
+        false => B::int_slice(all, &[Slice::from(0..index.nnz)]),
+    }
 }

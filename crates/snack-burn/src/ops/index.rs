@@ -7,6 +7,31 @@
 use burn::backend::tensor::IntTensor;
 use burn::backend::{Backend, ExtensionType};
 
+/// How rows and columns are stored in the 32-bit integer tensors of an [`Index`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IndexWidth {
+    /// One coordinate per word.
+    Bits32,
+    /// Two coordinates per word, the even slot in the low half: for matrices of at most 65 536
+    /// rows and columns. Kernels read 2 bytes less per non-zero, and the lists take half the
+    /// memory.
+    Bits16,
+}
+
+impl IndexWidth {
+    /// Zeros after the coordinates of a list that device kernels read, which may load so many past
+    /// the end.
+    pub const PADDING: usize = 4096;
+
+    /// Words that hold the coordinates of `nnz` non-zeros.
+    pub const fn words(self, nnz: usize) -> usize {
+        match self {
+            Self::Bits32 => nnz,
+            Self::Bits16 => nnz.div_ceil(2),
+        }
+    }
+}
+
 /// Coordinates of the non-zeros of an `m x k` matrix as 32-bit integer tensors of a back end.
 ///
 /// Made from a validated [`Pattern`](crate::pattern::Pattern), so that kernels may trust it: the
@@ -16,11 +41,15 @@ use burn::backend::{Backend, ExtensionType};
 pub struct Index<B: Backend> {
     /// `[m, k]`.
     pub shape: [usize; 2],
+    /// Number of non-zeros.
+    pub nnz: usize,
+    /// Storage of `rows`, `cols` and the rows of the column order.
+    pub width: IndexWidth,
     /// First slot of each row, `[m + 1]`.
     pub row_offsets: IntTensor<B>,
-    /// Row of each slot, `[nnz]`.
+    /// Row of each slot, `[width.words(nnz)]` or longer.
     pub rows: IntTensor<B>,
-    /// Column of each slot, `[nnz]`.
+    /// Column of each slot, as `rows`.
     pub cols: IntTensor<B>,
     /// The same slots in column order.
     #[extension_type]
@@ -37,9 +66,9 @@ pub enum ColumnOrder<B: Backend> {
     Present {
         /// First entry of each column, `[k + 1]`.
         offsets: IntTensor<B>,
-        /// Row of each entry, `[nnz]`.
+        /// Row of each entry, as the rows of the index.
         rows: IntTensor<B>,
-        /// Slot of each entry, `[nnz]`.
+        /// Slot of each entry, `[nnz]` or longer.
         slots: IntTensor<B>,
     },
 }
@@ -59,6 +88,8 @@ impl<B: Backend> Index<B> {
     {
         Index {
             shape: self.shape,
+            nnz: self.nnz,
+            width: self.width,
             row_offsets: self.row_offsets.clone(),
             rows: self.rows.clone(),
             cols: self.cols.clone(),

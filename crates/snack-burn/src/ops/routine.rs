@@ -22,10 +22,19 @@ pub enum SpmmRoutine {
     /// SNACK-COO (SNACK, section 3.2): a grid of `ceil(nnz / 256)` by `batch` cubes, one unit and
     /// one atomic addition per product. Not deterministic: the order of the additions varies.
     CooAtomic,
+    /// A cube owns a range of rows and stages the dense operand in shared memory, up to four
+    /// samples at a time: for small batches.
+    RowBlock,
     /// One plane per row and tile of the batch; the plane's lanes share the row's non-zeros.
     RowPlane,
+    /// The transposed product in the order of the rows: a cube adds row after row to sums in shared
+    /// memory, and a second kernel adds the sums of all cubes. For small batches.
+    RowScatter,
     /// One unit per row and tile of the batch, for devices without plane operations.
     RowUnit,
+    /// The dense operand is turned feature-major; a team of units per row, whose lanes multiply
+    /// vectors of four samples: for batches of eight and more.
+    RowVector,
 }
 
 /// The ways to compute the sampled product `d[s] = sum_b G[b, row(s)] X[b, col(s)]`.
@@ -43,9 +52,11 @@ pub enum SddmmRoutine {
     /// The paper's sparse outer product (SNACK, section 3.4): one unit per non-zero walks the
     /// batch.
     OuterProduct,
-    /// One cube per row: the row's output gradients are staged in shared memory and reused by
-    /// all non-zeros of the row.
-    RowStaged,
+    /// A cube owns a range of rows and stages `X` in shared memory, for batches of up to four.
+    RowBlock,
+    /// Both dense operands are turned feature-major; a team of units per row, whose lanes multiply
+    /// vectors of four samples: for batches of eight and more.
+    RowVector,
 }
 
 /// The routine of each operation of a layer or tensor; [`Auto`](SpmmRoutine::Auto) by default.
@@ -107,8 +118,11 @@ named!(SpmmRoutine {
     Composed => "composed",
     HostRows => "host_rows",
     CooAtomic => "coo_atomic",
+    RowBlock => "row_block",
     RowPlane => "row_plane",
+    RowScatter => "row_scatter",
     RowUnit => "row_unit",
+    RowVector => "row_vector",
 });
 
 named!(SddmmRoutine {
@@ -116,7 +130,8 @@ named!(SddmmRoutine {
     Composed => "composed",
     HostRows => "host_rows",
     OuterProduct => "outer_product",
-    RowStaged => "row_staged",
+    RowBlock => "row_block",
+    RowVector => "row_vector",
 });
 
 /// Why a routine cannot run a given problem on a given device.
@@ -141,6 +156,26 @@ pub enum RoutineError {
         routine: &'static str,
         /// The instruction.
         needed: String,
+    },
+    /// The routine computes only the transposed product.
+    #[error("routine `{routine}` computes only the transposed product")]
+    TransposedOnly {
+        /// Name of the routine.
+        routine: &'static str,
+    },
+    /// The routine is made for smaller problems.
+    #[error(
+        "routine `{routine}` takes a {what} of at most {allowed} on this device, got {requested}"
+    )]
+    ProblemTooLarge {
+        /// Name of the routine.
+        routine: &'static str,
+        /// What is too large.
+        what: &'static str,
+        /// Its size in the problem.
+        requested: usize,
+        /// Its largest size.
+        allowed: usize,
     },
     /// The launch grid exceeds what the device accepts.
     #[error(
@@ -177,7 +212,7 @@ mod tests {
         assert_eq!(
             error,
             "unknown routine `fast`, expected one of: auto, composed, host_rows, coo_atomic, \
-             row_plane, row_unit"
+             row_block, row_plane, row_scatter, row_unit, row_vector"
         );
     }
 }

@@ -6,7 +6,8 @@ use burn::backend::Dispatch;
 use burn::module::ParamId;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
-use crate::ops::{ColumnOrder, Index};
+use crate::backend::has_device_kernels;
+use crate::ops::{ColumnOrder, Index, IndexWidth};
 use crate::pattern::Pattern;
 
 /// A [`Pattern`] together with its 32-bit integer index tensors on one device.
@@ -79,6 +80,8 @@ impl DevicePattern {
         let [row_offsets, rows, cols] = self.rows().clone().map(Tensor::into_dispatch);
         Index {
             shape: self.pattern.shape(),
+            nnz: self.pattern.nnz(),
+            width: self.width(),
             row_offsets,
             rows,
             cols,
@@ -98,21 +101,42 @@ impl DevicePattern {
 
     /// Row of each slot, `[nnz]`.
     pub(crate) fn row_of_slots(&self) -> Tensor<1, Int> {
-        self.rows()[1].clone()
+        let rows = self.pattern.expand_rows();
+        upload(
+            rows.into_iter().map(|row| row as i32).collect(),
+            &self.device,
+        )
     }
 
     /// Column of each slot, `[nnz]`.
     pub(crate) fn col_of_slots(&self) -> Tensor<1, Int> {
-        self.rows()[2].clone()
+        let cols = self.pattern.cols();
+        upload(cols.iter().map(|&col| col as i32).collect(), &self.device)
+    }
+
+    /// Kernels on a device gain from halved coordinates; the host's are made for whole ones.
+    fn width(&self) -> IndexWidth {
+        let [rows, cols] = self.pattern.shape();
+        match rows.max(cols) <= 1 << 16 && has_device_kernels(&self.device) {
+            true => IndexWidth::Bits16,
+            false => IndexWidth::Bits32,
+        }
+    }
+
+    fn padding(&self) -> usize {
+        match has_device_kernels(&self.device) {
+            true => IndexWidth::PADDING,
+            false => 0,
+        }
     }
 
     fn rows(&self) -> &[Tensor<1, Int>; 3] {
         self.index.rows.get_or_init(|| {
             let pattern = &self.pattern;
             [
-                self.upload(pattern.row_offsets().iter().map(|&offset| offset as i32)),
-                self.upload(pattern.expand_rows().into_iter().map(|row| row as i32)),
-                self.upload(pattern.cols().iter().map(|&col| col as i32)),
+                self.upload_offsets(pattern),
+                self.upload_coordinates(&pattern.expand_rows()),
+                self.upload_coordinates(pattern.cols()),
             ]
         })
     }
@@ -120,22 +144,34 @@ impl DevicePattern {
     fn columns(&self) -> &[Tensor<1, Int>; 3] {
         self.index.columns.get_or_init(|| {
             let order = self.pattern.transposed();
+            let slots = order.slots.into_iter().map(|slot| slot as i32);
+            let padding = core::iter::repeat_n(0, self.padding());
             [
-                self.upload(
-                    order
-                        .pattern
-                        .row_offsets()
-                        .iter()
-                        .map(|&offset| offset as i32),
-                ),
-                self.upload(order.pattern.cols().iter().map(|&row| row as i32)),
-                self.upload(order.slots.into_iter().map(|slot| slot as i32)),
+                self.upload_offsets(&order.pattern),
+                self.upload_coordinates(order.pattern.cols()),
+                upload(slots.chain(padding).collect(), &self.device),
             ]
         })
     }
 
-    fn upload(&self, values: impl Iterator<Item = i32>) -> Tensor<1, Int> {
-        upload(values.collect(), &self.device)
+    fn upload_offsets(&self, pattern: &Pattern) -> Tensor<1, Int> {
+        let offsets = pattern.row_offsets().iter();
+        upload(offsets.map(|&offset| offset as i32).collect(), &self.device)
+    }
+
+    fn upload_coordinates(&self, coordinates: &[u32]) -> Tensor<1, Int> {
+        let length = self.width().words(coordinates.len() + self.padding());
+        let mut words = vec![0_u32; length];
+        match self.width() {
+            IndexWidth::Bits32 => words[..coordinates.len()].copy_from_slice(coordinates),
+            IndexWidth::Bits16 => {
+                for (word, pair) in words.iter_mut().zip(coordinates.chunks(2)) {
+                    *word = pair[0] | pair.get(1).map_or(0, |index| index << 16);
+                }
+            }
+        }
+        let words = words.into_iter().map(u32::cast_signed).collect();
+        upload(words, &self.device)
     }
 }
 

@@ -1,7 +1,9 @@
 //! What all launches share: types, limits and features of the device.
 
 use burn::backend::cubecl::{dtype_to_elem_type, dtype_to_storage_type};
+use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, Shape};
+use burn_cubecl::CubeBackend;
 use burn_cubecl::ops::numeric::{empty_device_contiguous_dtype, zeros_client};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::client::Client;
@@ -11,19 +13,32 @@ use cubecl::prelude::*;
 
 use crate::ops::RoutineError;
 
-/// Element type of the operands, then of the sums: half precision accumulates in `f32`.
-pub(super) fn dtypes(dtype: DType) -> [ElemType; 2] {
-    let sums = match dtype {
+/// The type of sums: half precision accumulates in `f32`.
+pub(super) fn accumulation_dtype(dtype: DType) -> DType {
+    match dtype {
         DType::F16 | DType::BF16 => DType::F32,
         DType::F32 | DType::F64 => dtype,
         other => panic!("sparse products support f32, f64, f16 and bf16 values, got {other:?}"),
-    };
-    [dtype_to_storage_type(dtype), dtype_to_storage_type(sums)]
+    }
+}
+
+/// Element type of the operands, then of the sums.
+pub(super) fn dtypes(dtype: DType) -> [ElemType; 2] {
+    [
+        dtype_to_storage_type(dtype),
+        dtype_to_storage_type(accumulation_dtype(dtype)),
+    ]
 }
 
 /// An output whose elements the kernel writes all.
 pub(super) fn uninitialized(like: &CubeTensor, shape: Shape) -> CubeTensor {
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, like.dtype)
+}
+
+/// Intermediate sums of the accumulation type, which a kernel writes all.
+pub(super) fn scratch(like: &CubeTensor, shape: Shape) -> CubeTensor {
+    let dtype = accumulation_dtype(like.dtype);
+    empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype)
 }
 
 /// An output of zeros.
@@ -66,6 +81,13 @@ pub(super) fn plane_size(client: &Client) -> Option<u32> {
         properties.hardware.plane_size_max,
     );
     (properties.features.plane.contains(Plane::Ops) && min == max && max > 1).then_some(max)
+}
+
+/// The units that add up their sums by plane operations: a plane, or one where there are none.
+pub(super) fn plane_reduction(client: &Client) -> u32 {
+    plane_size(client)
+        .filter(|size| size.is_power_of_two())
+        .unwrap_or(1)
 }
 
 /// Whether the runtime executes cubes on CPU cores, without shared memory worth staging in.
@@ -122,4 +144,11 @@ pub(super) fn strided_grid(client: &Client, wanted: [usize; 2]) -> CubeCount {
     let (x, y, _) = client.properties().hardware.max_cube_count;
     let cut = |wanted: usize, allowed: u32| wanted.clamp(1, allowed as usize) as u32;
     CubeCount::Static(cut(wanted[0], x), cut(wanted[1], y), 1)
+}
+
+/// Adds a bias of shape `[width]` to every row of `y`, for routines that do not fuse it.
+pub(super) fn add_bias(y: CubeTensor, bias: &CubeTensor) -> CubeTensor {
+    let width = bias.meta.num_elements();
+    let bias = CubeBackend::float_reshape(bias.clone(), Shape::new([1, width]));
+    CubeBackend::float_add(y, bias)
 }

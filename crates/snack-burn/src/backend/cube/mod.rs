@@ -1,7 +1,10 @@
 //! CubeCL kernels for every runtime that Burn's `CubeBackend` covers: CUDA, ROCm, Metal, Vulkan,
 //! WebGPU and the JIT-compiled CPU.
 
+mod coordinates;
 mod launch;
 mod ops;
 mod sddmm;
 mod spmm;
+mod staging;
+mod transpose;

@@ -9,7 +9,9 @@ use burn_cubecl::kernel::into_contiguous;
 use super::launch::zeros;
 use super::sddmm::{SddmmProblem, sddmm};
 use super::spmm::{SpmmProblem, spmm};
-use crate::ops::{ColumnOrder, Index, Routines, SddmmRoutine, SparseOps, SpmmRoutine, composed};
+use crate::ops::{
+    ColumnOrder, Index, IndexWidth, Routines, SddmmRoutine, SparseOps, SpmmRoutine, composed,
+};
 
 impl SparseOps for CubeBackend {
     fn spmm(
@@ -19,7 +21,7 @@ impl SparseOps for CubeBackend {
         routines: Routines,
     ) -> FloatTensor<Self> {
         let shape = [x.shape()[0], index.shape[0]];
-        if shape.contains(&0) || index.rows.shape()[0] == 0 {
+        if shape.contains(&0) || index.nnz == 0 {
             return zeros(&x, Shape::new(shape));
         }
         if routines.spmm == SpmmRoutine::Composed {
@@ -30,8 +32,11 @@ impl SparseOps for CubeBackend {
             x: into_contiguous(x),
             offsets: index.row_offsets,
             inputs: index.cols.clone(),
+            packed: index.width == IndexWidth::Bits16,
             slots: None,
+            by_input: None,
             by_slot: [index.rows, index.cols],
+            bias: None,
         };
         run(spmm(&problem, routines.spmm))
     }
@@ -43,7 +48,7 @@ impl SparseOps for CubeBackend {
         routines: Routines,
     ) -> FloatTensor<Self> {
         let shape = [y.shape()[0], index.shape[1]];
-        if shape.contains(&0) || index.rows.shape()[0] == 0 {
+        if shape.contains(&0) || index.nnz == 0 {
             return zeros(&y, Shape::new(shape));
         }
         let ColumnOrder::Present {
@@ -62,8 +67,11 @@ impl SparseOps for CubeBackend {
             x: into_contiguous(y),
             offsets: offsets.clone(),
             inputs: rows.clone(),
+            packed: index.width == IndexWidth::Bits16,
             slots: Some(slots.clone()),
+            by_input: Some((index.row_offsets.clone(), index.cols.clone())),
             by_slot: [index.cols, index.rows],
+            bias: None,
         };
         run(spmm(&problem, routines.spmm))
     }
@@ -74,7 +82,7 @@ impl SparseOps for CubeBackend {
         index: Index<Self>,
         routines: Routines,
     ) -> FloatTensor<Self> {
-        let nnz = index.rows.shape()[0];
+        let nnz = index.nnz;
         if nnz == 0 || x.shape()[0] == 0 {
             return zeros(&x, Shape::new([nnz]));
         }
@@ -87,6 +95,8 @@ impl SparseOps for CubeBackend {
             offsets: index.row_offsets,
             rows: index.rows,
             cols: index.cols,
+            packed: index.width == IndexWidth::Bits16,
+            nnz,
         };
         run(sddmm(&problem, routines.sddmm))
     }

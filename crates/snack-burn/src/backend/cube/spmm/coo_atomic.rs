@@ -4,8 +4,9 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::SpmmProblem;
+use crate::backend::cube::coordinates::coordinate;
 use crate::backend::cube::launch::{
-    address_type, adds_atomically, check_units, dtypes, grid, zeros,
+    add_bias, address_type, adds_atomically, check_units, dtypes, grid, zeros,
 };
 use crate::ops::{RoutineError, SpmmRoutine};
 
@@ -16,10 +17,11 @@ const CUBE_SIZE: u32 = 256;
 #[cube(launch_unchecked, address_type = "dynamic")]
 fn coo_atomic_kernel<F: Float>(
     values: &Tensor<F>,
-    outputs: &Tensor<i32>,
-    inputs: &Tensor<i32>,
+    outputs: &Tensor<u32>,
+    inputs: &Tensor<u32>,
     x: &Tensor<F>,
     y: &mut Tensor<Atomic<F>>,
+    #[comptime] packed: bool,
     #[define(F)] _dtype: ElemType,
 ) {
     let slot = ABSOLUTE_POS_X as usize;
@@ -27,8 +29,8 @@ fn coo_atomic_kernel<F: Float>(
     if slot >= values.len() {
         terminate!();
     }
-    let output = usize::cast_from(outputs[slot]);
-    let input = usize::cast_from(inputs[slot]);
+    let output = coordinate(outputs, slot, packed);
+    let input = coordinate(inputs, slot, packed);
     let product = values[slot] * x[sample * x.stride(0) + input];
     let position = sample * y.stride(0) + output;
     y[position].fetch_add(product);
@@ -65,8 +67,12 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             inputs.clone().into_tensor_arg(),
             x.clone().into_tensor_arg(),
             y.clone().into_tensor_arg(),
+            problem.packed,
             dtypes(x.dtype)[0],
         );
     }
-    Ok(y)
+    Ok(match &problem.bias {
+        Some(bias) => add_bias(y, bias),
+        None => y,
+    })
 }

@@ -1,71 +1,126 @@
-//! One plane per output and tile of the batch: lanes share the row, a plane sum joins them.
+//! A few lanes of a plane per output: lanes share the row's entries, plane operations join them.
+//!
+//! The dense operand is read through the first-level cache. Nothing is staged, so that a launch
+//! costs little: for small problems and short rows.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::SpmmProblem;
+use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate};
 use crate::backend::cube::launch::{
     address_type, batch_tile, check_units, dtypes, plane_size, strided_grid, uninitialized,
 };
 use crate::ops::{RoutineError, SpmmRoutine};
 
-/// Planes per cube.
-const PLANES: u32 = 8;
+/// Units per cube.
+const UNITS: u32 = 256;
+
+/// What a variant of the kernel is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct RowPlane {
+    /// Lanes that share a row, a power of two.
+    lanes: usize,
+    /// Samples that they serve in one pass over the row.
+    tile: usize,
+    /// Entries that a lane has in flight.
+    unroll: usize,
+    /// Whether coordinates are stored two to a word.
+    packed: bool,
+    /// Whether entries find their value through a permutation.
+    permuted: bool,
+    /// Whether a bias is added.
+    biased: bool,
+}
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 fn row_plane_kernel<F: Float, A: Float>(
     values: &Tensor<F>,
-    offsets: &Tensor<i32>,
-    inputs: &Tensor<i32>,
-    slots: &Tensor<i32>,
+    offsets: &Tensor<u32>,
+    inputs: &Tensor<u32>,
+    slots: &Tensor<u32>,
     x: &Tensor<F>,
+    bias: &Tensor<F>,
     y: &mut Tensor<F>,
-    #[comptime] tile: usize,
-    #[comptime] permuted: bool,
+    #[comptime] config: RowPlane,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
+    let lanes = comptime!(config.lanes);
+    let tile = comptime!(config.tile);
+    let unroll = comptime!(config.unroll);
     let batch = x.shape(0);
     let (x_stride, y_stride) = (x.stride(0), y.stride(0));
     let outputs = offsets.len() - 1;
-    let mut sums = Array::<A>::new(tile);
+    let rows = CUBE_DIM as usize / lanes;
+    let (member, lane) = (UNIT_POS as usize / lanes, UNIT_POS as usize % lanes);
+    let last_entry = values.len() - 1;
 
-    let mut output = (CUBE_POS_X * CUBE_DIM_Y + UNIT_POS_Y) as usize;
-    while output < outputs {
-        let start = usize::cast_from(offsets[output]);
-        let end = usize::cast_from(offsets[output + 1]);
+    let mut sums = Array::<A>::new(tile);
+    let mut words = Array::<u32>::new(unroll);
+    let mut loaded = Array::<A>::new(unroll);
+    let mut samples = Array::<usize>::new(tile);
+
+    let mut first_row = CUBE_POS_X as usize * rows;
+    while first_row < outputs {
+        // Teams without a row walk an empty one, so that all lanes meet at the plane operations.
+        let output = first_row + member;
+        let mut begin = 0usize;
+        let mut end = 0usize;
+        if output < outputs {
+            begin = offsets[output] as usize;
+            end = offsets[output + 1] as usize;
+        }
         let mut first = CUBE_POS_Y as usize * tile;
         while first < batch {
             #[unroll]
             for t in 0..tile {
                 sums[t] = A::new(0.0_f32);
+                // Lanes of a tile beyond the batch repeat its last sample.
+                samples[t] = min(first + t, batch - 1) * x_stride;
             }
-            let mut entry = start + UNIT_POS_X as usize;
+            let mut entry = begin + lane;
             while entry < end {
-                let input = usize::cast_from(inputs[entry]);
-                let value = if permuted {
-                    A::cast_from(values[usize::cast_from(slots[entry])])
-                } else {
-                    A::cast_from(values[entry])
-                };
                 #[unroll]
-                for t in 0..tile {
-                    // Lanes of a tile beyond the batch repeat its last sample.
-                    let sample = min(first + t, batch - 1);
-                    sums[t] += value * A::cast_from(x[sample * x_stride + input]);
+                for u in 0..unroll {
+                    let ahead = comptime!(u * lanes);
+                    words[u] = coordinate_word(inputs, entry, ahead, config.packed);
+                    if config.permuted {
+                        loaded[u] = A::cast_from(values[slots[entry + ahead] as usize]);
+                    } else {
+                        loaded[u] = A::cast_from(values[min(entry + ahead, last_entry)]);
+                    }
                 }
-                entry += CUBE_DIM_X as usize;
+                #[unroll]
+                for u in 0..unroll {
+                    let ahead = comptime!(u * lanes);
+                    if entry + ahead < end {
+                        let input = decode_coordinate(words[u], entry, ahead, config.packed);
+                        #[unroll]
+                        for t in 0..tile {
+                            sums[t] = fma(loaded[u], A::cast_from(x[samples[t] + input]), sums[t]);
+                        }
+                    }
+                }
+                entry += unroll * lanes;
             }
             #[unroll]
             for t in 0..tile {
-                let sum = plane_sum(sums[t]);
-                if UNIT_POS_X == 0 && first + t < batch {
+                let mut sum = sums[t];
+                #[unroll]
+                for step in 0..comptime!(lanes.ilog2() as usize) {
+                    sum += plane_shuffle_xor(sum, comptime!((lanes >> (step + 1)) as u32));
+                }
+                if lane == 0 && output < outputs && first + t < batch {
+                    if config.biased {
+                        sum += A::cast_from(bias[output]);
+                    }
                     y[(first + t) * y_stride + output] = F::cast_from(sum);
                 }
             }
             first += CUBE_COUNT_Y as usize * tile;
         }
-        output += (CUBE_COUNT_X * CUBE_DIM_Y) as usize;
+        first_row += CUBE_COUNT_X as usize * rows;
     }
 }
 
@@ -78,17 +133,31 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         slots,
         ..
     } = problem;
+    let routine = SpmmRoutine::RowPlane.name();
     let Some(plane) = plane_size(&x.client) else {
         return Err(RoutineError::MissingFeature {
-            routine: SpmmRoutine::RowPlane.name(),
+            routine,
             needed: "plane operations on planes of one size".to_string(),
         });
     };
-    check_units(&x.client, SpmmRoutine::RowPlane.name(), plane * PLANES)?;
-    let tile = batch_tile(problem.batch());
+    check_units(&x.client, routine, UNITS)?;
+    let unroll = 4;
+    let row = values.meta.num_elements().div_ceil(problem.outputs());
+    let lanes = row
+        .div_ceil(2 * unroll)
+        .next_power_of_two()
+        .clamp(2, plane as usize);
+    let config = RowPlane {
+        lanes,
+        tile: batch_tile(problem.batch()),
+        unroll,
+        packed: problem.packed,
+        permuted: slots.is_some(),
+        biased: problem.bias.is_some(),
+    };
     let wanted = [
-        problem.outputs().div_ceil(PLANES as usize),
-        problem.batch().div_ceil(tile),
+        problem.outputs().div_ceil(UNITS as usize / config.lanes),
+        problem.batch().div_ceil(config.tile),
     ];
     let y = uninitialized(x, problem.output_shape());
     // SAFETY: rows and samples are bounded in the kernel; the index tensors come from a validated
@@ -97,16 +166,16 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         row_plane_kernel::launch_unchecked(
             &x.client,
             strided_grid(&x.client, wanted),
-            CubeDim::new_2d(plane, PLANES),
+            CubeDim::new_1d(UNITS),
             address_type([values, x, &y]),
             values.clone().into_tensor_arg(),
             offsets.clone().into_tensor_arg(),
             inputs.clone().into_tensor_arg(),
             slots.as_ref().unwrap_or(inputs).clone().into_tensor_arg(),
             x.clone().into_tensor_arg(),
+            problem.bias.as_ref().unwrap_or(x).clone().into_tensor_arg(),
             y.clone().into_tensor_arg(),
-            tile,
-            slots.is_some(),
+            config,
             dtypes(x.dtype),
         );
     }

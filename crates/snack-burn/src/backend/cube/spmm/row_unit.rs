@@ -5,6 +5,7 @@ use cubecl::calculate_cube_count_elemwise;
 use cubecl::prelude::*;
 
 use super::SpmmProblem;
+use crate::backend::cube::coordinates::coordinate;
 use crate::backend::cube::launch::{address_type, batch_tile, dtypes, uninitialized};
 use crate::ops::RoutineError;
 
@@ -12,13 +13,16 @@ use crate::ops::RoutineError;
 #[allow(clippy::too_many_arguments)]
 fn row_unit_kernel<F: Float, A: Float>(
     values: &Tensor<F>,
-    offsets: &Tensor<i32>,
-    inputs: &Tensor<i32>,
-    slots: &Tensor<i32>,
+    offsets: &Tensor<u32>,
+    inputs: &Tensor<u32>,
+    slots: &Tensor<u32>,
     x: &Tensor<F>,
+    bias: &Tensor<F>,
     y: &mut Tensor<F>,
     #[comptime] tile: usize,
     #[comptime] permuted: bool,
+    #[comptime] packed: bool,
+    #[comptime] biased: bool,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
     let batch = x.shape(0);
@@ -37,7 +41,7 @@ fn row_unit_kernel<F: Float, A: Float>(
     let start = usize::cast_from(offsets[output]);
     let end = usize::cast_from(offsets[output + 1]);
     for entry in start..end {
-        let input = usize::cast_from(inputs[entry]);
+        let input = coordinate(inputs, entry, packed);
         let value = if permuted {
             A::cast_from(values[usize::cast_from(slots[entry])])
         } else {
@@ -53,7 +57,11 @@ fn row_unit_kernel<F: Float, A: Float>(
     #[unroll]
     for t in 0..tile {
         if first + t < batch {
-            y[(first + t) * y_stride + output] = F::cast_from(sums[t]);
+            let mut sum = sums[t];
+            if biased {
+                sum += A::cast_from(bias[output]);
+            }
+            y[(first + t) * y_stride + output] = F::cast_from(sum);
         }
     }
 }
@@ -84,9 +92,12 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             inputs.clone().into_tensor_arg(),
             slots.as_ref().unwrap_or(inputs).clone().into_tensor_arg(),
             x.clone().into_tensor_arg(),
+            problem.bias.as_ref().unwrap_or(x).clone().into_tensor_arg(),
             y.clone().into_tensor_arg(),
             tile,
             slots.is_some(),
+            problem.packed,
+            problem.bias.is_some(),
             dtypes(x.dtype),
         );
     }

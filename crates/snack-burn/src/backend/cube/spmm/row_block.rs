@@ -1,0 +1,316 @@
+//! A cube owns a range of rows and stages the dense operand in shared memory.
+//!
+//! The non-zeros of the range are cut evenly over the cube's groups of lanes, so that a long row is
+//! shared and short ones are not waited for. A group writes the rows that begin in its part and
+//! hands over the head of its part, which continues a row of the group before; heads are added in
+//! order, so the result does not depend on timing.
+
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::SpmmProblem;
+use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate, row_of};
+use crate::backend::cube::launch::{
+    address_type, dtypes, plane_reduction, strided_grid, uninitialized,
+};
+use crate::backend::cube::staging::{Staging, stage_offsets, stage_tile};
+use crate::ops::{RoutineError, SpmmRoutine};
+
+/// Rows whose offsets and sums a cube holds at a time.
+pub(in crate::backend::cube) const ROWS: usize = 128;
+
+/// What a variant of the kernel is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct RowBlock {
+    /// Length of the staged operand, at least the number of features.
+    pub features: usize,
+    /// Units that share a part of the non-zeros.
+    pub lanes: u32,
+    /// Units per cube.
+    pub units: usize,
+    /// Parts that the non-zeros of a cube are cut into.
+    pub groups: usize,
+    /// Entries that a unit has in flight.
+    pub unroll: usize,
+    /// Features that a unit has in flight when it stages them.
+    pub ahead: usize,
+    /// Whether coordinates are stored two to a word.
+    pub packed: bool,
+    /// Whether entries find their value through a permutation.
+    pub permuted: bool,
+    /// Whether a bias is added.
+    pub biased: bool,
+}
+
+#[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
+fn row_block_kernel<F: Float, A: Float, B: Size>(
+    values: &Tensor<F>,
+    offsets: &Tensor<u32>,
+    inputs: &Tensor<u32>,
+    slots: &Tensor<u32>,
+    x: &Tensor<F>,
+    bias: &Tensor<F>,
+    y: &mut Tensor<F>,
+    #[comptime] config: RowBlock,
+    #[define(F, A)] _dtypes: [ElemType; 2],
+) {
+    let lanes = comptime!(config.lanes as usize);
+    let groups = comptime!(config.groups);
+    let unroll = comptime!(config.unroll);
+    let tile = B::value();
+
+    let mut staged = Shared::<[Vector<F, B>]>::new_slice(comptime!(config.features));
+    let mut starts = Shared::<[u32]>::new_slice(comptime!(ROWS + 1));
+    let mut sums = Shared::<[Vector<A, B>]>::new_slice(ROWS);
+    let mut heads = Shared::<[Vector<A, B>]>::new_slice(groups);
+    let mut head_rows = Shared::<[u32]>::new_slice(groups);
+
+    let unit = UNIT_POS as usize;
+    let units = CUBE_DIM as usize;
+    let (group, lane) = (unit / lanes, unit % lanes);
+    let batch = x.shape(0);
+    let y_stride = y.stride(0);
+    let outputs = offsets.len() - 1;
+    let share = outputs.div_ceil(CUBE_COUNT_X as usize);
+    let first_output = CUBE_POS_X as usize * share;
+    let last_output = min(first_output + share, outputs);
+    let step = comptime!(lanes * unroll);
+
+    let mut first_sample = CUBE_POS_Y as usize * tile;
+    while first_sample < batch {
+        let mut first_row = first_output;
+        if first_row < last_output {
+            stage_offsets(
+                offsets,
+                &mut starts,
+                first_row,
+                min(ROWS, last_output - first_row),
+            );
+        }
+        stage_tile::<F, B>(x, &mut staged, first_sample, config.units, config.ahead);
+        while first_row < last_output {
+            let rows = min(ROWS, last_output - first_row);
+            let mut row = unit;
+            while row < rows {
+                sums[row] = Vector::new(A::new(0.0_f32));
+                row += units;
+            }
+            if lane == 0 {
+                head_rows[group] = ROWS as u32;
+            }
+            sync_cube();
+
+            let begin = starts[0];
+            let total = starts[rows] - begin;
+            let part = total.div_ceil(groups as u32);
+            let part_begin = begin + min(total, part * group as u32);
+            let part_end = begin + min(total, part * (group as u32 + 1));
+
+            let mut row = row_of(&starts, rows, part_begin);
+            while row < rows && starts[row] < part_end {
+                let row_begin = starts[row];
+                let begin = max(row_begin, part_begin) as usize;
+                let end = min(starts[row + 1], part_end) as usize;
+                let mut sum = Vector::<A, B>::new(A::new(0.0_f32));
+                let mut first = begin;
+                while first + step <= end {
+                    sum = add_entries::<F, A, B>(
+                        values,
+                        slots,
+                        inputs,
+                        &staged,
+                        sum,
+                        first + lane,
+                        end,
+                        false,
+                        config,
+                    );
+                    first += step;
+                }
+                if first < end {
+                    sum = add_entries::<F, A, B>(
+                        values,
+                        slots,
+                        inputs,
+                        &staged,
+                        sum,
+                        first + lane,
+                        end,
+                        true,
+                        config,
+                    );
+                }
+                sum = plane_total::<A, B>(sum, config.lanes);
+                if lane == 0 {
+                    if row_begin < part_begin {
+                        heads[group] = sum;
+                        head_rows[group] = row as u32;
+                    } else {
+                        sums[row] = sum;
+                    }
+                }
+                row += 1;
+            }
+            sync_cube();
+
+            if unit < groups {
+                let row = head_rows[unit];
+                let first = row < ROWS as u32 && (unit == 0 || head_rows[max(unit, 1) - 1] != row);
+                if first {
+                    let mut sum = sums[row as usize];
+                    let mut next = unit;
+                    while next < groups && head_rows[min(next, groups - 1)] == row {
+                        sum += heads[next];
+                        next += 1;
+                    }
+                    sums[row as usize] = sum;
+                }
+            }
+            sync_cube();
+
+            let mut position = unit;
+            while position < rows * tile {
+                let (t, row) = (position / rows, position % rows);
+                if first_sample + t < batch {
+                    let mut sum = sums[row].extract_dynamic(t);
+                    if config.biased {
+                        sum += A::cast_from(bias[first_row + row]);
+                    }
+                    y[(first_sample + t) * y_stride + first_row + row] = F::cast_from(sum);
+                }
+                position += units;
+            }
+            first_row += ROWS;
+            if first_row < last_output {
+                stage_offsets(
+                    offsets,
+                    &mut starts,
+                    first_row,
+                    min(ROWS, last_output - first_row),
+                );
+            }
+            sync_cube();
+        }
+        first_sample += CUBE_COUNT_Y as usize * tile;
+    }
+}
+
+/// Adds the products of the entries `first`, `first + lanes`, ... to a unit's sum; only those before
+/// `end` if `masked`.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn add_entries<F: Float, A: Float, B: Size>(
+    values: &Tensor<F>,
+    slots: &Tensor<u32>,
+    inputs: &Tensor<u32>,
+    staged: &Shared<[Vector<F, B>]>,
+    sum: Vector<A, B>,
+    first: usize,
+    end: usize,
+    #[comptime] masked: bool,
+    #[comptime] config: RowBlock,
+) -> Vector<A, B> {
+    let unroll = comptime!(config.unroll);
+    let lanes = comptime!(config.lanes as usize);
+    let mut words = Array::<u32>::new(unroll);
+    let mut loaded = Array::<F>::new(unroll);
+    let mut total = sum;
+    #[unroll]
+    for u in 0..unroll {
+        let ahead = comptime!(u * lanes);
+        words[u] = coordinate_word(inputs, first, ahead, config.packed);
+        if config.permuted {
+            loaded[u] = values[slots[first + ahead] as usize];
+        } else if masked {
+            loaded[u] = values[min(first + ahead, end - 1)];
+        } else {
+            loaded[u] = values[first + ahead];
+        }
+    }
+    #[unroll]
+    for u in 0..unroll {
+        let ahead = comptime!(u * lanes);
+        if comptime!(!masked) || first + ahead < end {
+            let input = decode_coordinate(words[u], first, ahead, config.packed);
+            let column = Vector::<A, B>::cast_from(staged[input]);
+            total = fma(Vector::new(A::cast_from(loaded[u])), column, total);
+        }
+    }
+    total
+}
+
+/// The sum over the lanes of a plane, or the unit's own where planes are not used.
+#[cube]
+fn plane_total<A: Float, B: Size>(sum: Vector<A, B>, #[comptime] lanes: u32) -> Vector<A, B> {
+    let mut total = sum;
+    #[unroll]
+    for step in 0..comptime!(lanes.ilog2() as usize) {
+        total += plane_shuffle_xor(total, comptime!(lanes >> (step as u32 + 1)));
+    }
+    total
+}
+
+pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
+    let SpmmProblem {
+        values,
+        x,
+        offsets,
+        inputs,
+        slots,
+        ..
+    } = problem;
+    let routine = SpmmRoutine::RowBlock.name();
+    let staging = Staging::plan(
+        &x.client,
+        routine,
+        problem.batch(),
+        x.meta.shape()[1],
+        x.dtype.size(),
+        |tile, units| {
+            let word = size_of::<u32>();
+            let sum = tile * x.dtype.size().max(word) + word;
+            (ROWS + units / plane_reduction(&x.client) as usize) * sum + word
+        },
+    )?;
+    let lanes = plane_reduction(&x.client);
+    let config = RowBlock {
+        features: staging.features,
+        lanes,
+        units: staging.units as usize,
+        groups: staging.units as usize / lanes as usize,
+        ahead: staging.ahead(),
+        unroll: 4,
+        packed: problem.packed,
+        permuted: slots.is_some(),
+        biased: problem.bias.is_some(),
+    };
+    let y = uninitialized(x, problem.output_shape());
+    // SAFETY: entries are bounded by their rows, samples by the batch; the index tensors come from
+    // a validated pattern of the operands' shapes.
+    unsafe {
+        row_block_kernel::launch_unchecked(
+            &x.client,
+            strided_grid(
+                &x.client,
+                [
+                    staging.cubes(problem.outputs()),
+                    problem.batch().div_ceil(staging.tile),
+                ],
+            ),
+            CubeDim::new_1d(staging.units),
+            address_type([values, x, &y]),
+            staging.tile,
+            values.clone().into_tensor_arg(),
+            offsets.clone().into_tensor_arg(),
+            inputs.clone().into_tensor_arg(),
+            slots.as_ref().unwrap_or(inputs).clone().into_tensor_arg(),
+            x.clone().into_tensor_arg(),
+            problem.bias.as_ref().unwrap_or(x).clone().into_tensor_arg(),
+            y.clone().into_tensor_arg(),
+            config,
+            dtypes(x.dtype),
+        );
+    }
+    Ok(y)
+}

@@ -1,0 +1,150 @@
+//! How much of a dense operand the cubes of a launch hold in shared memory.
+
+use cubecl::client::Client;
+use cubecl::prelude::*;
+
+use crate::ops::RoutineError;
+
+/// Cubes of a device that does not say how many it runs at once.
+const UNKNOWN_MULTIPROCESSORS: usize = 64;
+
+/// Loads that a unit has in flight while it stages.
+const LOADS: usize = 16;
+
+/// Units per cube at most.
+const UNITS: u32 = 1024;
+
+/// A batch tile of a whole dense operand, or of sums as wide, in shared memory.
+pub(super) struct Staging {
+    /// Samples that a cube serves in one pass.
+    pub tile: usize,
+    /// Features that the shared memory is made for: the operand's, rounded up so that few variants
+    /// of a kernel are compiled.
+    pub features: usize,
+    /// Units per cube.
+    pub units: u32,
+    /// Bytes of shared memory that a cube needs.
+    pub bytes: usize,
+    /// Bytes of shared memory that a cube may have.
+    pub limit: usize,
+    multiprocessors: usize,
+}
+
+impl Staging {
+    /// The widest tile of `features` elements of `element` bytes a sample that fits beside what
+    /// `overhead(tile, units)` bytes need.
+    ///
+    /// # Errors
+    ///
+    /// If not even one sample fits.
+    pub fn plan(
+        client: &Client,
+        routine: &'static str,
+        batch: usize,
+        features: usize,
+        element: usize,
+        overhead: impl Fn(usize, usize) -> usize,
+    ) -> Result<Self, RoutineError> {
+        let hardware = &client.properties().hardware;
+        let units = hardware.max_units_per_cube.min(UNITS);
+        let limit = hardware.max_shared_memory_size;
+        let widest = match batch {
+            0..=1 => 1,
+            2 => 2,
+            _ => 4,
+        };
+        let mut bytes = 0;
+        for tile in [4, 2, 1].into_iter().filter(|&tile| tile <= widest) {
+            for step in [1024, 128, 16] {
+                let features = features.next_multiple_of(step);
+                bytes = features * tile * element + overhead(tile, units as usize);
+                if bytes <= limit {
+                    let multiprocessors = hardware
+                        .num_streaming_multiprocessors
+                        .map_or(UNKNOWN_MULTIPROCESSORS, |count| count as usize);
+                    return Ok(Self {
+                        tile,
+                        features,
+                        units,
+                        bytes,
+                        limit,
+                        multiprocessors,
+                    });
+                }
+            }
+        }
+        Err(RoutineError::MissingFeature {
+            routine,
+            needed: format!("{bytes} bytes of shared memory for {features} features"),
+        })
+    }
+
+    /// Features that a unit loads before it stores the first: as few rounds as registers allow.
+    pub fn ahead(&self) -> usize {
+        let features = self.features.div_ceil(self.units as usize);
+        let rounds = (features * self.tile).div_ceil(LOADS);
+        features.div_ceil(rounds)
+    }
+
+    /// Cubes over the rows of a matrix: as many as the device runs at once, one a multiprocessor.
+    pub fn cubes(&self, rows: usize) -> usize {
+        rows.min(self.multiprocessors)
+    }
+}
+
+/// Copies features of the samples `first ..` of `x`, `[batch, features]`, into one vector per
+/// feature. Lanes of the tile beyond the batch repeat its last sample.
+#[cube]
+pub(super) fn stage_tile<F: Float, B: Size>(
+    x: &Tensor<F>,
+    staged: &mut Shared<[Vector<F, B>]>,
+    first: usize,
+    #[comptime] units: usize,
+    #[comptime] ahead: usize,
+) {
+    let (batch, features, stride) = (x.shape(0), x.shape(1), x.stride(0));
+    let tile = B::value();
+    let mut columns = Array::<Vector<F, B>>::new(ahead);
+    let mut samples = Array::<usize>::new(tile);
+    #[unroll]
+    for t in 0..tile {
+        samples[t] = min(first + t, batch - 1) * stride + UNIT_POS as usize;
+    }
+    let mut base = 0usize;
+    while base < features {
+        let rest = features - base;
+        #[unroll]
+        for a in 0..ahead {
+            if UNIT_POS as usize + comptime!(a * units) < rest {
+                let mut column = Vector::<F, B>::empty();
+                #[unroll]
+                for t in 0..tile {
+                    column.insert(t, x[samples[t] + base + comptime!(a * units)]);
+                }
+                columns[a] = column;
+            }
+        }
+        #[unroll]
+        for a in 0..ahead {
+            if UNIT_POS as usize + comptime!(a * units) < rest {
+                staged[UNIT_POS as usize + base + comptime!(a * units)] = columns[a];
+            }
+        }
+        base += ahead * units;
+    }
+}
+
+/// Copies the offsets of `rows` rows from `first` on, and the end of the last.
+#[cube]
+pub(super) fn stage_offsets(
+    offsets: &Tensor<u32>,
+    starts: &mut Shared<[u32]>,
+    first: usize,
+    rows: usize,
+) {
+    let mut row = UNIT_POS as usize;
+    while row <= rows {
+        starts[row] = offsets[first + row];
+        row += CUBE_DIM as usize;
+    }
+}

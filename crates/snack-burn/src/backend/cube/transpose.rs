@@ -1,0 +1,67 @@
+//! Batch-major to feature-major, for routines whose lanes run along the batch.
+
+use burn::tensor::Shape;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::launch::{address_type, dtypes, strided_grid, uninitialized};
+
+/// Side of the square that a cube turns at a time.
+const SIDE: usize = 32;
+/// Rows of the square that a cube moves at a time.
+const STEP: usize = 8;
+
+#[cube(launch_unchecked, address_type = "dynamic")]
+fn transpose_kernel<F: Float>(x: &Tensor<F>, out: &mut Tensor<F>, #[define(F)] _dtype: ElemType) {
+    // One column more than needed, so that a column of the square lies in different banks.
+    let mut square = Shared::<[F]>::new_slice(comptime!(SIDE * (SIDE + 1)));
+    let (batch, features, stride) = (x.shape(0), x.shape(1), x.stride(0));
+    let padded = out.shape(1);
+    let (lane, step) = (UNIT_POS_X as usize, UNIT_POS_Y as usize);
+    let mut sample = CUBE_POS_Y as usize * SIDE;
+    while sample < padded {
+        let mut feature = CUBE_POS_X as usize * SIDE;
+        while feature < features {
+            #[unroll]
+            for s in 0..comptime!(SIDE / STEP) {
+                let row = step + s * STEP;
+                let mut value = F::new(0.0_f32);
+                if sample + row < batch && feature + lane < features {
+                    value = x[(sample + row) * stride + feature + lane];
+                }
+                square[row * (SIDE + 1) + lane] = value;
+            }
+            sync_cube();
+            #[unroll]
+            for s in 0..comptime!(SIDE / STEP) {
+                let row = step + s * STEP;
+                if feature + row < features && sample + lane < padded {
+                    out[(feature + row) * padded + sample + lane] = square[lane * (SIDE + 1) + row];
+                }
+            }
+            sync_cube();
+            feature += CUBE_COUNT_X as usize * SIDE;
+        }
+        sample += CUBE_COUNT_Y as usize * SIDE;
+    }
+}
+
+/// `x`, `[batch, features]`, as `[features, padded]`; samples beyond the batch are zero.
+pub(super) fn to_feature_major(x: &CubeTensor, padded: usize) -> CubeTensor {
+    let features = x.meta.shape()[1];
+    let out = uninitialized(x, Shape::new([features, padded]));
+    let wanted = [features.div_ceil(SIDE), padded.div_ceil(SIDE)];
+    // SAFETY: both sides are bounded in the kernel.
+    unsafe {
+        transpose_kernel::launch_unchecked(
+            &x.client,
+            strided_grid(&x.client, wanted),
+            CubeDim::new_2d(SIDE as u32, STEP as u32),
+            address_type([x, &out]),
+            x.clone().into_tensor_arg(),
+            out.clone().into_tensor_arg(),
+            dtypes(x.dtype)[0],
+        );
+    }
+    out
+}
