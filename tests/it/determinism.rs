@@ -68,7 +68,8 @@ fn the_number_of_threads_changes_no_bit() {
     let Some(backend) = flex() else { return };
     let device = backend.autodiff();
     let mut rng = ChaCha8Rng::seed_from_u64(67);
-    let (d_input, d_output) = (300, 200);
+    // Large enough to be shared at any batch.
+    let (d_input, d_output) = (1200, 1100);
     let layer = SparseLinearConfig::new(d_input, d_output)
         .with_sparsity(0.8)
         .with_seed(Some(5))

@@ -3,11 +3,14 @@
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Flex, TensorMetadata};
-use burn::tensor::{DType, FloatDType, Shape, TensorData};
+use burn::tensor::{DType, Element, FloatDType, Shape, TensorData};
 use burn_flex::FlexTensor;
+use bytemuck::Pod;
 
+use super::real::Real;
+use super::scatter::{self, spmm_transposed};
 use super::sddmm::sddmm;
-use super::spmm::{Real, Rows, spmm};
+use super::spmm::{Rows, Values, spmm};
 use crate::ops::{
     ColumnOrder, Index, RoutineError, Routines, SddmmRoutine, SparseOps, SpmmRoutine, composed,
 };
@@ -24,12 +27,14 @@ impl SparseOps for Flex {
         if is_composed(routines.spmm) {
             return composed::spmm::<Self>(values, &index, x);
         }
-        let order = Order {
-            offsets: &index.row_offsets,
-            cols: &index.cols,
-            slots: None,
-        };
-        multiply(values, order, x)
+        match values.dtype() {
+            DType::F32 => product::<f32>(&values, &index, &x),
+            DType::F64 => product::<f64>(&values, &index, &x),
+            DType::F16 | DType::BF16 => in_f32(values.dtype(), [values, x], |[values, x]| {
+                product::<f32>(&values, &index, &x)
+            }),
+            other => unsupported(other),
+        }
     }
 
     fn spmm_transposed(
@@ -41,23 +46,14 @@ impl SparseOps for Flex {
         if is_composed(routines.spmm) {
             return composed::spmm_transposed::<Self>(values, &index, y);
         }
-        let ColumnOrder::Present {
-            offsets,
-            rows,
-            slots,
-        } = &index.columns
-        else {
-            return composed::spmm_transposed::<Self>(values, &index, y);
-        };
-        multiply(
-            values,
-            Order {
-                offsets,
-                cols: rows,
-                slots: Some(slots),
-            },
-            y,
-        )
+        match values.dtype() {
+            DType::F32 => transposed::<f32>(&values, &index, &y),
+            DType::F64 => transposed::<f64>(&values, &index, &y),
+            DType::F16 | DType::BF16 => in_f32(values.dtype(), [values, y], |[values, y]| {
+                transposed::<f32>(&values, &index, &y)
+            }),
+            other => unsupported(other),
+        }
     }
 
     fn sddmm(
@@ -82,25 +78,6 @@ impl SparseOps for Flex {
     }
 }
 
-/// The order in which a product walks the non-zeros.
-#[derive(Clone, Copy)]
-struct Order<'a> {
-    offsets: &'a FlexTensor,
-    cols: &'a FlexTensor,
-    slots: Option<&'a FlexTensor>,
-}
-
-fn multiply(values: FlexTensor, order: Order<'_>, x: FlexTensor) -> FlexTensor {
-    match values.dtype() {
-        DType::F32 => product::<f32>(&values, order, &x),
-        DType::F64 => product::<f64>(&values, order, &x),
-        DType::F16 | DType::BF16 => in_f32(values.dtype(), [values, x], |[values, x]| {
-            product::<f32>(&values, order, &x)
-        }),
-        other => unsupported(other),
-    }
-}
-
 /// Half precision is computed and accumulated in `f32`, and rounded once.
 fn in_f32<const N: usize>(
     dtype: DType,
@@ -111,46 +88,75 @@ fn in_f32<const N: usize>(
     Flex::float_cast(compute(operands), dtype.into())
 }
 
-fn product<T: Real + burn::tensor::Element + bytemuck::Pod>(
+fn product<T: Real + Element + Pod>(
     values: &FlexTensor,
-    order: Order<'_>,
+    index: &Index<Flex>,
     x: &FlexTensor,
 ) -> FlexTensor {
     let (values, x) = (values.to_contiguous(), x.to_contiguous());
-    let [batch, features] = [x.shape()[0], x.shape()[1]];
-    let matrix = Rows {
-        values: values.storage::<T>(),
-        offsets: order.offsets.storage::<i32>(),
-        cols: order.cols.storage::<i32>(),
-        slots: order.slots.map(|slots| slots.storage::<i32>()),
-    };
-    let rows = matrix.offsets.len() - 1;
-    tensor(
-        spmm(matrix, x.storage::<T>(), batch, features),
-        Shape::new([batch, rows]),
-    )
+    let [rows, features] = index.shape;
+    let batch = x.shape()[0];
+    let out = spmm(
+        by_row(index),
+        Values::InOrder(values.storage::<T>()),
+        x.storage::<T>(),
+        batch,
+        features,
+    );
+    tensor(out, Shape::new([batch, rows]))
 }
 
-fn sampled<T: Real + burn::tensor::Element + bytemuck::Pod>(
+fn transposed<T: Real + Element + Pod>(
+    values: &FlexTensor,
+    index: &Index<Flex>,
+    y: &FlexTensor,
+) -> FlexTensor {
+    let (values, y) = (values.to_contiguous(), y.to_contiguous());
+    let [rows, features] = index.shape;
+    let batch = y.shape()[0];
+    let (values, y) = (values.storage::<T>(), y.storage::<T>());
+    let out = match &index.columns {
+        ColumnOrder::Present {
+            offsets,
+            rows: cols,
+            slots,
+        } if !scatter::is_faster(values.len(), batch) => {
+            let matrix = Rows {
+                offsets: offsets.storage(),
+                cols: cols.storage(),
+            };
+            spmm(matrix, Values::At(values, slots.storage()), y, batch, rows)
+        }
+        _ => spmm_transposed(by_row(index), values, y, batch, features),
+    };
+    tensor(out, Shape::new([batch, features]))
+}
+
+fn sampled<T: Real + Element + Pod>(
     y: &FlexTensor,
     x: &FlexTensor,
     index: &Index<Flex>,
 ) -> FlexTensor {
     let (y, x) = (y.to_contiguous(), x.to_contiguous());
-    let [batch, features] = [x.shape()[0], x.shape()[1]];
-    let cols = index.cols.storage::<i32>();
+    let matrix = by_row(index);
     let out = sddmm(
-        index.row_offsets.storage::<i32>(),
-        cols,
+        matrix,
         y.storage::<T>(),
         x.storage::<T>(),
-        batch,
-        features,
+        x.shape()[0],
+        index.shape[1],
     );
-    tensor(out, Shape::new([cols.len()]))
+    tensor(out, Shape::new([matrix.cols.len()]))
 }
 
-fn tensor<T: burn::tensor::Element>(data: Vec<T>, shape: Shape) -> FlexTensor {
+fn by_row(index: &Index<Flex>) -> Rows<'_> {
+    Rows {
+        offsets: index.row_offsets.storage(),
+        cols: index.cols.storage(),
+    }
+}
+
+fn tensor<T: Element>(data: Vec<T>, shape: Shape) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(data, shape))
 }
 

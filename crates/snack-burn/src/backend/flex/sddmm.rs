@@ -1,145 +1,147 @@
-//! `d[s] = sum_b Y[b, row(s)] X[b, col(s)]` on the host: one dot product of two feature-major
-//! vectors per non-zero.
+//! `d[s] = sum_b Y[b, row(s)] X[b, col(s)]` on the host: one dot product of two vectors of batch
+//! lanes per non-zero and tile.
 
-use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
+use core::ops::Range;
 
-use super::spmm::{Real, SERIAL_BELOW, multiply_add};
-use super::transpose::to_feature_major;
+use pulp::Simd;
 
-/// Partial sums of a dot product, enough to hide the latency of the additions.
-const LANES: usize = 32;
+use super::lanes::{Kernel, feature_major, launch, tiles};
+use super::real::{Real, multiply_add};
+use super::split;
+use super::spmm::Rows;
 
-/// `y` is `[batch, rows]`, `x` is `[batch, features]`, both batch-major; row `i` holds slots
-/// `offsets[i] .. offsets[i + 1]` with columns `cols`.
+/// `y` is `[batch, rows]`, `x` is `[batch, features]`, both batch-major.
 pub(super) fn sddmm<T: Real>(
-    offsets: &[i32],
-    cols: &[i32],
+    matrix: Rows<'_>,
     y: &[T],
     x: &[T],
     batch: usize,
     features: usize,
 ) -> Vec<T> {
-    let rows = offsets.len() - 1;
-    let mut out = vec![T::ZERO; cols.len()];
-    if out.is_empty() || batch == 0 {
-        return out;
+    let rows = matrix.count();
+    let nnz = matrix.cols.len();
+    if batch == 0 || nnz == 0 {
+        return vec![T::ZERO; nnz];
     }
-    let width = match batch {
-        1..LANES => batch,
-        _ => batch.next_multiple_of(LANES),
-    };
-    let serial = cols.len() * batch < SERIAL_BELOW;
-    let threads = if serial {
-        1
-    } else {
-        rayon::current_num_threads()
-    };
-    let x = feature_major(x, features, width, threads);
-    let y = feature_major(y, rows, width, threads);
+    let threads = split::threads(nnz, batch);
+    let x = feature_major(x, features, threads);
+    let y = feature_major(y, rows, threads);
 
-    let share = rows.div_ceil(threads * 4).max(1);
-    let mut parts = Vec::with_capacity(threads * 4);
+    let mut out = vec![T::ZERO; nnz];
     let mut rest = out.as_mut_slice();
-    for first in (0..rows).step_by(share) {
-        let last = (first + share).min(rows);
-        let count = (offsets[last] - offsets[first]) as usize;
-        let (part, tail) = rest.split_at_mut(count);
-        rest = tail;
-        parts.push((first..last, part));
-    }
-    let run = |(range, out)| {
-        Arch::new().dispatch(Dots {
-            offsets,
-            cols,
-            x: &x,
-            y: &y,
-            width,
-            range,
-            out,
-        });
-    };
-    match threads {
-        1 => parts.into_iter().for_each(run),
-        _ => parts.into_par_iter().for_each(run),
-    }
+    let jobs = split::rows(matrix.offsets, split::parts(threads, 1))
+        .into_iter()
+        .map(|rows| {
+            let count = matrix.offsets[rows.end] - matrix.offsets[rows.start];
+            let part = rest.split_off_mut(..count as usize);
+            (rows, part.expect("the non-zeros of the rows that are left"))
+        })
+        .collect();
+    split::for_each(jobs, threads, |(range, out)| {
+        for (tile, (x, y)) in tiles(&x, features).zip(tiles(&y, rows)).enumerate() {
+            let dots = Dots {
+                matrix,
+                y,
+                x,
+                rows: range.clone(),
+                out: &mut *out,
+                add: tile > 0,
+            };
+            launch(dots, x.len() / features);
+        }
+    });
     out
 }
 
-/// The whole batch feature-major, features shared among the threads.
-fn feature_major<T: Real>(x: &[T], features: usize, width: usize, threads: usize) -> Vec<T> {
-    let mut out = vec![T::ZERO; features * width];
-    if features == 0 {
-        return out;
-    }
-    if threads == 1 {
-        to_feature_major(x, features, width, &mut out);
-        return out;
-    }
-    let share = features.div_ceil(threads);
-    out.par_chunks_mut(share * width)
-        .enumerate()
-        .for_each(|(part, out)| {
-            let first = part * share;
-            let count = out.len() / width;
-            for start in (0..count).step_by(16) {
-                let end = (start + 16).min(count);
-                for (lane, row) in x.chunks_exact(features).enumerate() {
-                    let row = &row[first + start..first + end];
-                    for (feature, &value) in (start..end).zip(row) {
-                        out[feature * width + lane] = value;
+/// Some rows, one tile: the first writes its sums, the others add theirs.
+struct Dots<'a, T> {
+    matrix: Rows<'a>,
+    y: &'a [T],
+    x: &'a [T],
+    rows: Range<usize>,
+    out: &'a mut [T],
+    add: bool,
+}
+
+impl<T: Real> Kernel for Dots<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd, const W: usize>(self) {
+        let (y, _) = self.y.as_chunks::<W>();
+        let (x, _) = self.x.as_chunks::<W>();
+        let first = self.matrix.offsets[self.rows.start] as usize;
+        for row in self.rows {
+            let y = y[row];
+            let entries = self.matrix.entries(row);
+            let out = &mut self.out[entries.start - first..entries.end - first];
+            let cols = &self.matrix.cols[entries];
+            if W == 1 {
+                for (out, &col) in out.iter_mut().zip(cols) {
+                    let product = y[0] * x[col as usize][0];
+                    *out = if self.add { *out + product } else { product };
+                }
+                continue;
+            }
+            let (out, last_out) = out.as_chunks_mut::<4>();
+            let (cols, last_cols) = cols.as_chunks::<4>();
+            for (out, cols) in out.iter_mut().zip(cols) {
+                let sums = four_dots::<T, S, W>(&y, cols.map(|col| &x[col as usize]));
+                match self.add {
+                    true => {
+                        for i in 0..4 {
+                            out[i] = out[i] + sums[i];
+                        }
                     }
+                    false => *out = sums,
                 }
             }
-        });
-    out
-}
-
-struct Dots<'a, T> {
-    offsets: &'a [i32],
-    cols: &'a [i32],
-    x: &'a [T],
-    y: &'a [T],
-    width: usize,
-    range: core::ops::Range<usize>,
-    out: &'a mut [T],
-}
-
-impl<T: Real> WithSimd for Dots<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) {
-        let first = self.offsets[self.range.start] as usize;
-        for row in self.range {
-            let y = &self.y[row * self.width..(row + 1) * self.width];
-            for slot in self.offsets[row] as usize..self.offsets[row + 1] as usize {
-                let start = self.cols[slot] as usize * self.width;
-                self.out[slot - first] = dot::<T, S>(y, &self.x[start..start + self.width]);
+            for (out, &col) in last_out.iter_mut().zip(last_cols) {
+                let [sum, ..] = four_dots::<T, S, W>(&y, [&x[col as usize]; 4]);
+                *out = if self.add { *out + sum } else { sum };
             }
         }
     }
 }
 
+/// Four dot products at a time, whose last additions share their instructions: the compiler makes
+/// horizontal additions of neighbours out of them.
 #[inline(always)]
-fn dot<T: Real, S: Simd>(a: &[T], b: &[T]) -> T {
-    let mut sums = [T::ZERO; LANES];
-    let (a_lanes, a_rest) = a.as_chunks::<LANES>();
-    let (b_lanes, b_rest) = b.as_chunks::<LANES>();
-    for (a, b) in a_lanes.iter().zip(b_lanes) {
-        for ((sum, &a), &b) in sums.iter_mut().zip(a).zip(b) {
-            *sum = multiply_add::<T, S>(a, b, *sum);
+#[allow(clippy::needless_range_loop)] // becomes vector instructions for every width only like this
+fn four_dots<T: Real, S: Simd, const W: usize>(y: &[T; W], x: [&[T; W]; 4]) -> [T; 4] {
+    let mut dots = [T::ZERO; 4];
+    if W < 4 {
+        for i in 0..4 {
+            dots[i] = y[0] * x[i][0];
+            for lane in 1..W {
+                dots[i] = multiply_add::<T, S>(y[lane], x[i][lane], dots[i]);
+            }
+        }
+        return dots;
+    }
+    let mut quarters = [[T::ZERO; 4]; 4];
+    for i in 0..4 {
+        if W == 4 {
+            for lane in 0..4 {
+                quarters[i][lane] = y[lane] * x[i][lane];
+            }
+            continue;
+        }
+        let mut sums = [T::ZERO; 8];
+        for lane in 0..8 {
+            sums[lane] = y[lane] * x[i][lane];
+        }
+        for chunk in 1..W / 8 {
+            for lane in 0..8 {
+                let at = chunk * 8 + lane;
+                sums[lane] = multiply_add::<T, S>(y[at], x[i][at], sums[lane]);
+            }
+        }
+        for lane in 0..4 {
+            quarters[i][lane] = sums[lane] + sums[lane + 4];
         }
     }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            sums[lane] = sums[lane] + sums[lane + width];
-        }
-        width /= 2;
+    for i in 0..4 {
+        let [a, b, c, d] = quarters[i];
+        dots[i] = (a + b) + (c + d);
     }
-    a_rest
-        .iter()
-        .zip(b_rest)
-        .fold(sums[0], |sum, (&a, &b)| sum + a * b)
+    dots
 }

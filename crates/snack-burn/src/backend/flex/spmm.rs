@@ -1,252 +1,195 @@
 //! `Y = X W^T` on the host: rows of `W` against vectors of batch lanes.
 //!
-//! A tile of the batch is laid out feature-major, so that each non-zero multiplies one vector of
-//! lanes, and a row's sums stay in registers until the row ends. Sums run in slot order for any
-//! number of threads, so results do not depend on it.
+//! A row's sums stay in registers until the row ends. There are several for each lane, which take
+//! turns, so that an addition need not wait for the one before it.
 
-use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
+use core::ops::Range;
 
-use super::transpose::{to_batch_major, to_feature_major};
+use pulp::Simd;
 
-/// Below this many multiplications a product runs on the calling thread.
-pub(super) const SERIAL_BELOW: usize = 1 << 16;
+use super::lanes::{BLOCK, Kernel, TILE, feature_major, launch, tiles, write_block};
+use super::real::{Real, multiply_add};
+use super::split;
 
-/// Rows whose outputs are collected before they are written batch-major.
-const ROW_BLOCK: usize = 16;
-
-/// Element types that the host kernels compute in.
-pub(super) trait Real: num_traits::Float + Default + Send + Sync + 'static {
-    const ZERO: Self;
-}
-
-impl Real for f32 {
-    const ZERO: Self = 0.0;
-}
-
-impl Real for f64 {
-    const ZERO: Self = 0.0;
-}
+/// Batch tiles from which the values of the column order are copied once instead of being looked
+/// up by every tile.
+const COPIED_FROM: usize = 3;
 
 /// A compressed matrix: the non-zeros of row `i` are entries `offsets[i] .. offsets[i + 1]`, entry
-/// `e` lies in column `cols[e]` and has value `values[slots[e]]`, or `values[e]` without slots.
+/// `e` lies in column `cols[e]`.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a, T> {
-    pub values: &'a [T],
+pub(super) struct Rows<'a> {
     pub offsets: &'a [i32],
     pub cols: &'a [i32],
-    pub slots: Option<&'a [i32]>,
 }
 
-impl<T: Real> Rows<'_, T> {
-    fn entries(&self, row: usize) -> core::ops::Range<usize> {
+impl Rows<'_> {
+    pub(super) fn entries(&self, row: usize) -> Range<usize> {
         self.offsets[row] as usize..self.offsets[row + 1] as usize
     }
 
-    fn value(&self, entry: usize) -> T {
-        match self.slots {
-            Some(slots) => self.values[slots[entry] as usize],
-            None => self.values[entry],
-        }
-    }
-
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.offsets.len() - 1
     }
+}
+
+/// The value of each entry.
+#[derive(Clone, Copy)]
+pub(super) enum Values<'a, T> {
+    InOrder(&'a [T]),
+    /// Entry `e` has value `values[slots[e]]`.
+    At(&'a [T], &'a [i32]),
 }
 
 /// `y[b, i] = sum_e value(e) x[b, col(e)]` over the entries of row `i`.
 ///
 /// `x` is `[batch, features]`, the result `[batch, rows]`, both batch-major.
-pub(super) fn spmm<T: Real>(matrix: Rows<'_, T>, x: &[T], batch: usize, features: usize) -> Vec<T> {
-    let mut y = vec![T::ZERO; batch * matrix.count()];
-    if y.is_empty() || features == 0 || matrix.cols.is_empty() {
-        return y;
+pub(super) fn spmm<T: Real>(
+    matrix: Rows<'_>,
+    values: Values<'_, T>,
+    x: &[T],
+    batch: usize,
+    features: usize,
+) -> Vec<T> {
+    let rows = matrix.count();
+    if batch == 0 || matrix.cols.is_empty() {
+        return vec![T::ZERO; batch * rows];
     }
-    let threads = match matrix.cols.len() * batch < SERIAL_BELOW {
-        true => 1,
-        false => rayon::current_num_threads(),
+    let threads = split::threads(matrix.cols.len(), batch);
+    let tile_count = batch.div_ceil(TILE);
+    let copied;
+    let values = match values {
+        Values::At(values, slots) if tile_count >= COPIED_FROM => {
+            copied = in_order(values, slots, threads);
+            Values::InOrder(&copied)
+        }
+        values => values,
     };
-    match Tile::of(batch, threads) {
-        Tile::Lanes4 => tiles::<T, 4>(matrix, x, features, &mut y, threads),
-        Tile::Lanes8 => tiles::<T, 8>(matrix, x, features, &mut y, threads),
-        Tile::Lanes16 => tiles::<T, 16>(matrix, x, features, &mut y, threads),
-        Tile::Lanes32 => tiles::<T, 32>(matrix, x, features, &mut y, threads),
-        Tile::Single => single(matrix, x, &mut y, threads),
+
+    let x = feature_major(x, features, threads);
+    let mut y = vec![T::ZERO; batch * rows];
+    let ranges = split::rows(matrix.offsets, split::parts(threads, tile_count));
+    let mut jobs = Vec::with_capacity(tile_count * ranges.len());
+    for (x, y) in tiles(&x, features).zip(y.chunks_mut(TILE * rows)) {
+        for (range, y) in ranges.iter().zip(split::columns(y, rows, &ranges)) {
+            let rows = range.clone();
+            jobs.push(RowSums {
+                matrix,
+                values,
+                x,
+                rows,
+                y,
+            });
+        }
     }
+    split::for_each(jobs, threads, |job| {
+        let width = job.x.len() / features;
+        launch(job, width);
+    });
     y
 }
 
-/// How many batch rows one pass over the matrix serves.
-enum Tile {
-    Single,
-    Lanes4,
-    Lanes8,
-    Lanes16,
-    Lanes32,
-}
-
-impl Tile {
-    /// The widest tile that leaves no thread without work: a wide tile reads the matrix less
-    /// often, several tiles run in parallel.
-    fn of(batch: usize, threads: usize) -> Self {
-        match batch.div_ceil(if batch >= 32 { threads } else { 1 }) {
-            _ if batch == 1 => Self::Single,
-            0..=4 => Self::Lanes4,
-            5..=8 => Self::Lanes8,
-            9..=16 => Self::Lanes16,
-            _ => Self::Lanes32,
+fn in_order<T: Real>(values: &[T], slots: &[i32], threads: usize) -> Vec<T> {
+    let mut out = vec![T::ZERO; slots.len()];
+    let share = slots.len().div_ceil(split::parts(threads, 1));
+    let jobs = out.chunks_mut(share).zip(slots.chunks(share)).collect();
+    split::for_each(jobs, threads, |(out, slots): (&mut [T], &[i32])| {
+        for (out, &slot) in out.iter_mut().zip(slots) {
+            *out = values[slot as usize];
         }
-    }
+    });
+    out
 }
 
-fn tiles<T: Real, const W: usize>(
-    matrix: Rows<'_, T>,
-    x: &[T],
-    features: usize,
-    y: &mut [T],
-    threads: usize,
-) {
-    let rows = matrix.count();
-    let tile_count = x.len().div_ceil(W * features);
-    if tile_count >= threads {
-        let run = |(x, y): (&[T], &mut [T])| {
-            let mut lanes = vec![T::ZERO; features * W];
-            to_feature_major(x, features, W, &mut lanes);
-            Arch::new().dispatch(TileJob::<T, W> {
-                matrix,
-                lanes: &lanes,
-                first: 0,
-                y,
-                rows,
-            });
-        };
-        match threads {
-            1 => x
-                .chunks(W * features)
-                .zip(y.chunks_mut(W * rows))
-                .for_each(run),
-            _ => x
-                .par_chunks(W * features)
-                .zip(y.par_chunks_mut(W * rows))
-                .for_each(run),
-        }
-        return;
-    }
-    // Few tiles: the rows of each are shared among the threads, feature-major first.
-    let share = rows.div_ceil(threads * 4).max(1);
-    for (x, y) in x.chunks(W * features).zip(y.chunks_mut(W * rows)) {
-        let mut lanes = vec![T::ZERO; features * W];
-        to_feature_major(x, features, W, &mut lanes);
-        let mut out = vec![T::ZERO; rows * W];
-        out.par_chunks_mut(share * W)
-            .enumerate()
-            .for_each(|(part, out)| {
-                let first = part * share;
-                Arch::new().dispatch(RowsJob::<T, W> {
-                    matrix,
-                    lanes: &lanes,
-                    first,
-                    out,
-                });
-            });
-        to_batch_major(&out, W, y, rows, 0);
-    }
+/// Some rows against one batch tile.
+struct RowSums<'a, T> {
+    matrix: Rows<'a>,
+    values: Values<'a, T>,
+    x: &'a [T],
+    rows: Range<usize>,
+    y: Vec<&'a mut [T]>,
 }
 
-/// Rows `first ..` of one batch tile, feature-major in and out.
-struct RowsJob<'a, T, const W: usize> {
-    matrix: Rows<'a, T>,
-    lanes: &'a [T],
-    first: usize,
-    out: &'a mut [T],
-}
-
-impl<T: Real, const W: usize> WithSimd for RowsJob<'_, T, W> {
-    type Output = ();
-
+impl<T: Real> Kernel for RowSums<'_, T> {
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) {
-        for (index, out) in self.out.chunks_exact_mut(W).enumerate() {
-            out.copy_from_slice(&row_sums::<T, S, W>(
-                &self.matrix,
-                self.lanes,
-                self.first + index,
-            ));
+    fn run<S: Simd, const W: usize>(self) {
+        // As many sums as a row needs to keep two units for additions busy, and no more: they are
+        // added up at the end of each row.
+        match W {
+            1 | 2 => self.sums::<S, W, 8>(),
+            4 | 8 => self.sums::<S, W, 4>(),
+            _ => self.sums::<S, W, 2>(),
         }
     }
 }
 
-/// All rows of one batch tile, written batch-major in blocks.
-struct TileJob<'a, T, const W: usize> {
-    matrix: Rows<'a, T>,
-    lanes: &'a [T],
-    first: usize,
-    y: &'a mut [T],
-    rows: usize,
-}
-
-impl<T: Real, const W: usize> WithSimd for TileJob<'_, T, W> {
-    type Output = ();
-
+impl<T: Real> RowSums<'_, T> {
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) {
-        let mut block = [[T::ZERO; W]; ROW_BLOCK];
-        for start in (self.first..self.rows).step_by(ROW_BLOCK) {
-            let count = ROW_BLOCK.min(self.rows - start);
-            for (index, out) in block[..count].iter_mut().enumerate() {
-                *out = row_sums::<T, S, W>(&self.matrix, self.lanes, start + index);
+    fn sums<S: Simd, const W: usize, const N: usize>(mut self) {
+        let (x, _) = self.x.as_chunks::<W>();
+        let mut block = [[T::ZERO; W]; BLOCK];
+        for start in self.rows.clone().step_by(BLOCK) {
+            let end = (start + BLOCK).min(self.rows.end);
+            for (row, sums) in (start..end).zip(&mut block) {
+                let entries = self.matrix.entries(row);
+                let cols = &self.matrix.cols[entries.clone()];
+                *sums = match self.values {
+                    Values::InOrder(values) => {
+                        row_sums::<T, S, _, W, N>(&values[entries], cols, x, |value| value)
+                    }
+                    Values::At(values, slots) => {
+                        let value = |slot: i32| values[slot as usize];
+                        row_sums::<T, S, _, W, N>(&slots[entries], cols, x, value)
+                    }
+                };
             }
-            to_batch_major(block[..count].as_flattened(), W, self.y, self.rows, start);
+            write_block(&block[..end - start], &mut self.y, start - self.rows.start);
         }
     }
 }
 
+/// The sums of one row in `N` turns, added pairwise.
 #[inline(always)]
-fn row_sums<T: Real, S: Simd, const W: usize>(
-    matrix: &Rows<'_, T>,
-    lanes: &[T],
-    row: usize,
+#[allow(clippy::needless_range_loop)] // as for `add_product`
+fn row_sums<T: Real, S: Simd, V: Copy, const W: usize, const N: usize>(
+    values: &[V],
+    cols: &[i32],
+    x: &[[T; W]],
+    value: impl Fn(V) -> T,
 ) -> [T; W] {
-    let mut sums = [T::ZERO; W];
-    for entry in matrix.entries(row) {
-        let start = matrix.cols[entry] as usize * W;
-        let x: &[T; W] = lanes[start..start + W]
-            .try_into()
-            .expect("a slice of W lanes");
-        let value = matrix.value(entry);
-        for (sum, &x) in sums.iter_mut().zip(x) {
-            *sum = multiply_add::<T, S>(value, x, *sum);
+    let mut sums = [[T::ZERO; W]; N];
+    let (values, last_values) = values.as_chunks::<N>();
+    let (cols, last_cols) = cols.as_chunks::<N>();
+    for (values, cols) in values.iter().zip(cols) {
+        for turn in 0..N {
+            let x = &x[cols[turn] as usize];
+            add_product::<T, S, W>(value(values[turn]), x, &mut sums[turn]);
         }
     }
-    sums
+    for ((&last, &col), sums) in last_values.iter().zip(last_cols).zip(&mut sums) {
+        add_product::<T, S, W>(value(last), &x[col as usize], sums);
+    }
+    let mut count = N / 2;
+    while count > 0 {
+        for turn in 0..count {
+            for lane in 0..W {
+                sums[turn][lane] = sums[turn][lane] + sums[turn + count][lane];
+            }
+        }
+        count /= 2;
+    }
+    sums[0]
 }
 
-/// `a b + c`, fused where the instruction set has it: without it, `mul_add` is a library call.
+/// Adds `value x` to `sums`.
 #[inline(always)]
-pub(super) fn multiply_add<T: Real, S: Simd>(a: T, b: T, c: T) -> T {
-    match S::IS_SCALAR {
-        true => a * b + c,
-        false => a.mul_add(b, c),
-    }
-}
-
-/// One sample: a dot product per row, in four interleaved sums.
-fn single<T: Real>(matrix: Rows<'_, T>, x: &[T], y: &mut [T], threads: usize) {
-    let dot = |row: usize| {
-        let mut sums = [T::ZERO; 4];
-        for entry in matrix.entries(row) {
-            let sum = &mut sums[entry % 4];
-            *sum = *sum + matrix.value(entry) * x[matrix.cols[entry] as usize];
-        }
-        (sums[0] + sums[1]) + (sums[2] + sums[3])
-    };
-    match threads {
-        1 => y.iter_mut().enumerate().for_each(|(row, y)| *y = dot(row)),
-        _ => y
-            .par_iter_mut()
-            .with_min_len(64)
-            .enumerate()
-            .for_each(|(row, y)| *y = dot(row)),
+#[allow(clippy::needless_range_loop)] // becomes vector instructions for every width only like this
+pub(super) fn add_product<T: Real, S: Simd, const W: usize>(
+    value: T,
+    x: &[T; W],
+    sums: &mut [T; W],
+) {
+    for lane in 0..W {
+        sums[lane] = multiply_add::<T, S>(value, x[lane], sums[lane]);
     }
 }
