@@ -40,10 +40,12 @@ pub fn spmm_transposed(backend: &Backend) -> Vec<Routines> {
 fn spmm_routines(backend: &Backend, scatter: Expected) -> Vec<(Routines, &'static str, Expected)> {
     let all = SpmmRoutine::ALL.iter().map(|&spmm| {
         let expected = match spmm {
-            SpmmRoutine::Auto | SpmmRoutine::Composed => Expected::Present,
+            SpmmRoutine::Auto | SpmmRoutine::Estimated | SpmmRoutine::Composed => Expected::Present,
             SpmmRoutine::HostRows => host_only(backend),
             SpmmRoutine::RowUnit => cube_only(backend),
-            SpmmRoutine::RowBlock | SpmmRoutine::RowVector => cooperating_cubes(backend),
+            SpmmRoutine::Panel | SpmmRoutine::RowBlock | SpmmRoutine::RowVector => {
+                cooperating_cubes(backend)
+            }
             SpmmRoutine::RowScatter => scatter,
             SpmmRoutine::CooAtomic | SpmmRoutine::RowPlane => instruction(backend),
         };
@@ -63,10 +65,14 @@ fn spmm_routines(backend: &Backend, scatter: Expected) -> Vec<(Routines, &'stati
 pub fn sddmm(backend: &Backend) -> Vec<Routines> {
     let all = SddmmRoutine::ALL.iter().map(|&sddmm| {
         let expected = match sddmm {
-            SddmmRoutine::Auto | SddmmRoutine::Composed => Expected::Present,
+            SddmmRoutine::Auto | SddmmRoutine::Estimated | SddmmRoutine::Composed => {
+                Expected::Present
+            }
             SddmmRoutine::HostRows => host_only(backend),
             SddmmRoutine::OuterProduct => cube_only(backend),
-            SddmmRoutine::RowBlock | SddmmRoutine::RowVector => cooperating_cubes(backend),
+            SddmmRoutine::Panel | SddmmRoutine::RowBlock | SddmmRoutine::RowVector => {
+                cooperating_cubes(backend)
+            }
         };
         (
             Routines {

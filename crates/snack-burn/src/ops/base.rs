@@ -86,7 +86,7 @@ pub trait SparseOps: Backend {
 }
 
 fn assert_composed(routine: &'static str) {
-    if !matches!(routine, "auto" | "composed") {
+    if !matches!(routine, "auto" | "estimated" | "composed") {
         let error = super::RoutineError::NotOnBackend {
             routine,
             available: "composed",

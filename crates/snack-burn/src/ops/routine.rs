@@ -11,9 +11,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpmmRoutine {
-    /// The back end's own choice: the fastest deterministic routine that the device can run.
+    /// The fastest deterministic routine that the device can run: measured once for problems of
+    /// about the same size and remembered on disk, where the feature `autotune` is on and the
+    /// problem is large enough to matter; otherwise as `Estimated`.
     #[default]
     Auto,
+    /// The deterministic routine that a rule expects to be fastest, without measuring. The same
+    /// choice on every run and every device of a kind.
+    Estimated,
     /// Gather, multiply and scatter-add composed of Burn tensor operations. Runs on any back end
     /// and allocates `batch x nnz` elements.
     Composed,
@@ -25,6 +30,9 @@ pub enum SpmmRoutine {
     /// A cube owns a range of rows and stages the dense operand in shared memory, up to four
     /// samples at a time: for small batches.
     RowBlock,
+    /// Some rows at a time as a dense panel of bounded size, multiplied by the back end's dense
+    /// product, whose precision it has: for large batches in half precision.
+    Panel,
     /// One plane per row and tile of the batch; the plane's lanes share the row's non-zeros.
     RowPlane,
     /// The transposed product in the order of the rows: a cube adds row after row to sums in shared
@@ -41,9 +49,12 @@ pub enum SpmmRoutine {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SddmmRoutine {
-    /// The back end's own choice: the fastest routine that the device can run.
+    /// The fastest routine that the device can run, as
+    /// [`SpmmRoutine::Auto`](SpmmRoutine::Auto).
     #[default]
     Auto,
+    /// The routine that a rule expects to be fastest, without measuring.
+    Estimated,
     /// Two gathers, a product and a sum composed of Burn tensor operations. Runs on any back end
     /// and allocates `batch x nnz` elements.
     Composed,
@@ -54,18 +65,38 @@ pub enum SddmmRoutine {
     OuterProduct,
     /// A cube owns a range of rows and stages `X` in shared memory, for batches of up to four.
     RowBlock,
+    /// The dense gradient of some rows at a time, by the back end's dense product, whose precision
+    /// it has, of which the non-zeros are kept: for large batches in half precision.
+    Panel,
     /// Both dense operands are turned feature-major; a team of units per row, whose lanes multiply
     /// vectors of four samples: for batches of eight and more.
     RowVector,
 }
 
 /// The routine of each operation of a layer or tensor; [`Auto`](SpmmRoutine::Auto) by default.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Routines {
     /// Routine of the product and the transposed product.
     pub spmm: SpmmRoutine,
     /// Routine of the sampled product, which is the gradient of the values.
     pub sddmm: SddmmRoutine,
+    /// Bytes of device memory that the panels of the `panel` routine may take, 40 MB by default.
+    #[serde(default = "panel_bytes")]
+    pub panel_bytes: usize,
+}
+
+const fn panel_bytes() -> usize {
+    40_000_000
+}
+
+impl Default for Routines {
+    fn default() -> Self {
+        Self {
+            spmm: SpmmRoutine::default(),
+            sddmm: SddmmRoutine::default(),
+            panel_bytes: panel_bytes(),
+        }
+    }
 }
 
 /// A routine name that does not exist.
@@ -115,9 +146,11 @@ macro_rules! named {
 
 named!(SpmmRoutine {
     Auto => "auto",
+    Estimated => "estimated",
     Composed => "composed",
     HostRows => "host_rows",
     CooAtomic => "coo_atomic",
+    Panel => "panel",
     RowBlock => "row_block",
     RowPlane => "row_plane",
     RowScatter => "row_scatter",
@@ -127,9 +160,11 @@ named!(SpmmRoutine {
 
 named!(SddmmRoutine {
     Auto => "auto",
+    Estimated => "estimated",
     Composed => "composed",
     HostRows => "host_rows",
     OuterProduct => "outer_product",
+    Panel => "panel",
     RowBlock => "row_block",
     RowVector => "row_vector",
 });
@@ -211,7 +246,7 @@ mod tests {
         let error = "fast".parse::<SpmmRoutine>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown routine `fast`, expected one of: auto, composed, host_rows, coo_atomic, \
+            "unknown routine `fast`, expected one of: auto, estimated, composed, host_rows, coo_atomic, panel, \
              row_block, row_plane, row_scatter, row_unit, row_vector"
         );
     }

@@ -4,7 +4,9 @@
 mod coordinates;
 mod launch;
 mod ops;
+mod panel;
 mod sddmm;
 mod spmm;
 mod staging;
 mod transpose;
+mod tune;

@@ -37,6 +37,7 @@ impl SparseOps for CubeBackend {
             by_input: None,
             by_slot: [index.rows, index.cols],
             bias: None,
+            panel_bytes: routines.panel_bytes,
         };
         run(spmm(&problem, routines.spmm))
     }
@@ -72,6 +73,7 @@ impl SparseOps for CubeBackend {
             by_input: Some((index.row_offsets.clone(), index.cols.clone())),
             by_slot: [index.cols, index.rows],
             bias: None,
+            panel_bytes: routines.panel_bytes,
         };
         run(spmm(&problem, routines.spmm))
     }
@@ -97,6 +99,7 @@ impl SparseOps for CubeBackend {
             cols: index.cols,
             packed: index.width == IndexWidth::Bits16,
             nnz,
+            panel_bytes: routines.panel_bytes,
         };
         run(sddmm(&problem, routines.sddmm))
     }

@@ -15,7 +15,7 @@ use crate::ops::{
     ColumnOrder, Index, RoutineError, Routines, SddmmRoutine, SparseOps, SpmmRoutine, composed,
 };
 
-const AVAILABLE: &str = "auto, composed, host_rows";
+const AVAILABLE: &str = "auto, estimated, composed, host_rows";
 
 impl SparseOps for Flex {
     fn spmm(
@@ -63,7 +63,7 @@ impl SparseOps for Flex {
         routines: Routines,
     ) -> FloatTensor<Self> {
         match routines.sddmm {
-            SddmmRoutine::Auto | SddmmRoutine::HostRows => {}
+            SddmmRoutine::Auto | SddmmRoutine::Estimated | SddmmRoutine::HostRows => {}
             SddmmRoutine::Composed => return composed::sddmm::<Self>(y, x, &index),
             other => refuse(other.name()),
         }
@@ -162,7 +162,7 @@ fn tensor<T: Element>(data: Vec<T>, shape: Shape) -> FlexTensor {
 
 fn is_composed(routine: SpmmRoutine) -> bool {
     match routine {
-        SpmmRoutine::Auto | SpmmRoutine::HostRows => false,
+        SpmmRoutine::Auto | SpmmRoutine::Estimated | SpmmRoutine::HostRows => false,
         SpmmRoutine::Composed => true,
         other => refuse(other.name()),
     }

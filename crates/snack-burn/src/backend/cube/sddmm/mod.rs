@@ -1,5 +1,6 @@
 //! `d[s] = sum_b Y[b, row(s)] X[b, col(s)]`.
 
+mod choice;
 mod outer_product;
 mod row_block;
 mod row_vector;
@@ -7,14 +8,14 @@ mod row_vector;
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::launch::is_cpu;
+use super::panel;
 use crate::ops::{RoutineError, SddmmRoutine};
 
-const AVAILABLE: &str = "auto, composed, outer_product, row_block, row_vector";
+const AVAILABLE: &str = "auto, estimated, composed, outer_product, panel, row_block, row_vector";
 
 /// A sampled product with at least one non-zero and one sample, all tensors contiguous on one
 /// device.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct SddmmProblem {
     /// `[batch, m]`.
     pub y: CubeTensor,
@@ -22,7 +23,7 @@ pub(super) struct SddmmProblem {
     pub x: CubeTensor,
     /// First slot of each row, `[m + 1]`.
     pub offsets: CubeTensor,
-    /// Row of each slot, `[nnz]`, two to a word if `packed`.
+    /// Row of each slot, two to a word if `packed`.
     pub rows: CubeTensor,
     /// Column of each slot, as `rows`.
     pub cols: CubeTensor,
@@ -30,32 +31,42 @@ pub(super) struct SddmmProblem {
     pub packed: bool,
     /// Number of non-zeros.
     pub nnz: usize,
+    /// Bytes that dense panels may take.
+    pub panel_bytes: usize,
 }
 
 impl SddmmProblem {
-    fn batch(&self) -> usize {
+    pub fn batch(&self) -> usize {
         self.x.meta.shape()[0]
     }
 
-    fn output_shape(&self) -> Shape {
+    pub fn output_shape(&self) -> Shape {
         Shape::new([self.nnz])
     }
 }
 
-/// Runs the routine, or for `Auto` the one that suits the device.
+/// Runs the routine, or the one that is chosen.
 pub(super) fn sddmm(
     problem: &SddmmProblem,
     routine: SddmmRoutine,
 ) -> Result<CubeTensor, RoutineError> {
     match routine {
-        SddmmRoutine::Auto => match is_cpu(&problem.x.client) {
-            true => outer_product::launch(problem),
-            false => row_vector::launch(problem).or_else(|_| outer_product::launch(problem)),
-        },
+        SddmmRoutine::Auto => choice::tuned(problem),
+        SddmmRoutine::Estimated => launch(problem, choice::estimated(problem)),
+        _ => launch(problem, routine),
+    }
+}
+
+fn launch(problem: &SddmmProblem, routine: SddmmRoutine) -> Result<CubeTensor, RoutineError> {
+    match routine {
         SddmmRoutine::OuterProduct => outer_product::launch(problem),
+        SddmmRoutine::Panel => panel::sddmm(problem),
         SddmmRoutine::RowBlock => row_block::launch(problem),
         SddmmRoutine::RowVector => row_vector::launch(problem),
-        SddmmRoutine::HostRows | SddmmRoutine::Composed => Err(RoutineError::NotOnBackend {
+        SddmmRoutine::Auto
+        | SddmmRoutine::Estimated
+        | SddmmRoutine::HostRows
+        | SddmmRoutine::Composed => Err(RoutineError::NotOnBackend {
             routine: routine.name(),
             available: AVAILABLE,
         }),

@@ -208,29 +208,26 @@ fn write_entries<F: Float, A: Float, B: Size>(
     }
 }
 
-pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> {
-    let SddmmProblem {
-        y,
-        x,
-        offsets,
-        cols,
-        ..
-    } = problem;
+/// What the device runs for a problem.
+///
+/// # Errors
+///
+/// If not even one sample of `X` fits into shared memory, or if a batch of more than one tile has
+/// half precision.
+pub(super) fn plan(problem: &SddmmProblem) -> Result<(Staging, RowBlock), RoutineError> {
+    let x = &problem.x;
     let routine = SddmmRoutine::RowBlock.name();
-    let batch = problem.batch();
+    let (batch, element) = (problem.batch(), x.dtype.size());
     let staging = Staging::plan(
         &x.client,
         routine,
         batch,
         x.meta.shape()[1],
-        x.dtype.size(),
-        |tile, _| {
-            let word = size_of::<u32>();
-            ROWS * (tile * x.dtype.size() + word) + word
-        },
+        element,
+        |tile, _| ROWS * (tile * element + size_of::<u32>()) + size_of::<u32>(),
     )?;
     // Sums of further tiles are added to the output, which half precision would round each time.
-    if staging.tile < batch && x.dtype.size() < size_of::<f32>() {
+    if staging.tile < batch && element < size_of::<f32>() {
         return Err(RoutineError::ProblemTooLarge {
             routine,
             what: "batch in half precision",
@@ -244,10 +241,22 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
         lanes,
         units: staging.units as usize,
         groups: staging.units as usize / lanes as usize,
-        ahead: staging.ahead(),
         unroll: 8,
+        ahead: staging.ahead(),
         packed: problem.packed,
     };
+    Ok((staging, config))
+}
+
+pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> {
+    let (staging, config) = plan(problem)?;
+    let SddmmProblem {
+        y,
+        x,
+        offsets,
+        cols,
+        ..
+    } = problem;
     let out = uninitialized(x, problem.output_shape());
     let rows = offsets.meta.num_elements() - 1;
     // SAFETY: entries are bounded by their rows, samples by the batch; the index tensors come from

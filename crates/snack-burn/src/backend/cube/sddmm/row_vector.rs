@@ -16,16 +16,16 @@ use crate::ops::{RoutineError, SddmmRoutine};
 const LANES: usize = 4;
 /// Units per cube.
 const UNITS: u32 = 256;
+/// Entries that a group of units has in flight.
+const UNROLL: usize = 8;
 /// Units that walk a row together.
 const TEAM: usize = 32;
 
 /// What a variant of the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct RowVector {
+pub(super) struct RowVector {
     /// Units that share the two vectors of an entry, a power of two.
     vectors: usize,
-    /// Entries that a group of such units has in flight.
-    unroll: usize,
     /// Whether coordinates are stored two to a word.
     packed: bool,
 }
@@ -42,7 +42,7 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
 ) {
     let vectors = comptime!(config.vectors);
     let groups = comptime!(TEAM / config.vectors);
-    let unroll = comptime!(config.unroll);
+    let unroll = comptime!(UNROLL);
     let teams = CUBE_DIM as usize / TEAM;
     let unit = UNIT_POS as usize;
     let group = (unit % TEAM) / vectors;
@@ -104,7 +104,27 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
     }
 }
 
+/// What the device runs for a problem.
+///
+/// # Errors
+///
+/// If the device has no cubes of so many units.
+pub(super) fn plan(problem: &SddmmProblem) -> Result<RowVector, RoutineError> {
+    let client = &problem.x.client;
+    check_units(client, SddmmRoutine::RowVector.name(), UNITS)?;
+    let widest = match plane_size(client) {
+        Some(plane) if (plane as usize).is_multiple_of(TEAM) => TEAM,
+        _ => 1,
+    };
+    let vectors = problem.batch().div_ceil(LANES).next_power_of_two();
+    Ok(RowVector {
+        vectors: vectors.min(widest),
+        packed: problem.packed,
+    })
+}
+
 pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> {
+    let config = plan(problem)?;
     let SddmmProblem {
         y,
         x,
@@ -112,17 +132,7 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
         cols,
         ..
     } = problem;
-    check_units(&x.client, SddmmRoutine::RowVector.name(), UNITS)?;
     let padded = problem.batch().next_multiple_of(LANES);
-    let widest = match plane_size(&x.client) {
-        Some(plane) if (plane as usize).is_multiple_of(TEAM) => TEAM,
-        _ => 1,
-    };
-    let config = RowVector {
-        vectors: (padded / LANES).next_power_of_two().min(widest),
-        unroll: 8,
-        packed: problem.packed,
-    };
     let rows = offsets.meta.num_elements() - 1;
     let (y, x) = (to_feature_major(y, padded), to_feature_major(x, padded));
     let out = uninitialized(&x, problem.output_shape());

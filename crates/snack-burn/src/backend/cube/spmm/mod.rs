@@ -1,5 +1,6 @@
 //! `Y = X W^T`, and `X = Y W` by the same kernels in column order.
 
+mod choice;
 mod coo_atomic;
 mod row_block;
 mod row_plane;
@@ -10,16 +11,16 @@ mod row_vector;
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::launch::{is_cpu, plane_size};
+use super::panel;
 use crate::ops::{RoutineError, SpmmRoutine};
 
 pub(super) use row_block::ROWS;
 
-const AVAILABLE: &str =
-    "auto, composed, coo_atomic, row_block, row_plane, row_scatter, row_unit, row_vector";
+const AVAILABLE: &str = "auto, estimated, composed, coo_atomic, panel, row_block, row_plane, \
+                         row_scatter, row_unit, row_vector";
 
 /// A product of a non-empty sparse matrix with `x`, all tensors contiguous on one device.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct SpmmProblem {
     /// One value per slot, `[nnz]`.
     pub values: CubeTensor,
@@ -27,11 +28,11 @@ pub(super) struct SpmmProblem {
     pub x: CubeTensor,
     /// First entry of each output, `[outputs + 1]`.
     pub offsets: CubeTensor,
-    /// Input of each entry, `[nnz]`, two to a word if `packed`.
+    /// Input of each entry, two to a word if `packed`.
     pub inputs: CubeTensor,
     /// Width of all coordinates.
     pub packed: bool,
-    /// Slot of each entry, `[nnz]`; `None` where entries are in slot order.
+    /// Slot of each entry; `None` where entries are in slot order.
     pub slots: Option<CubeTensor>,
     /// First slot of each input and output of each slot, of a transposed product.
     pub by_input: Option<(CubeTensor, CubeTensor)>,
@@ -39,42 +40,53 @@ pub(super) struct SpmmProblem {
     pub by_slot: [CubeTensor; 2],
     /// Added to every sample, `[outputs]`.
     pub bias: Option<CubeTensor>,
+    /// Bytes that dense panels may take.
+    pub panel_bytes: usize,
 }
 
 impl SpmmProblem {
-    fn batch(&self) -> usize {
+    pub fn batch(&self) -> usize {
         self.x.meta.shape()[0]
     }
 
-    fn outputs(&self) -> usize {
+    pub fn outputs(&self) -> usize {
         self.offsets.meta.num_elements() - 1
     }
 
-    fn output_shape(&self) -> Shape {
+    pub fn nnz(&self) -> usize {
+        self.values.meta.num_elements()
+    }
+
+    pub fn output_shape(&self) -> Shape {
         Shape::new([self.batch(), self.outputs()])
     }
 }
 
-/// Runs the routine, or for `Auto` the first that the device can run.
+/// Runs the routine, or the one that is chosen.
 pub(super) fn spmm(
     problem: &SpmmProblem,
     routine: SpmmRoutine,
 ) -> Result<CubeTensor, RoutineError> {
     match routine {
-        SpmmRoutine::Auto => {
-            let client = &problem.x.client;
-            match !is_cpu(client) && plane_size(client).is_some() {
-                true => row_plane::launch(problem).or_else(|_| row_unit::launch(problem)),
-                false => row_unit::launch(problem),
-            }
-        }
+        SpmmRoutine::Auto => choice::tuned(problem),
+        SpmmRoutine::Estimated => launch(problem, choice::estimated(problem)),
+        _ => launch(problem, routine),
+    }
+}
+
+fn launch(problem: &SpmmProblem, routine: SpmmRoutine) -> Result<CubeTensor, RoutineError> {
+    match routine {
         SpmmRoutine::CooAtomic => coo_atomic::launch(problem),
+        SpmmRoutine::Panel => panel::spmm(problem),
         SpmmRoutine::RowBlock => row_block::launch(problem),
         SpmmRoutine::RowPlane => row_plane::launch(problem),
         SpmmRoutine::RowScatter => row_scatter::launch(problem),
         SpmmRoutine::RowUnit => row_unit::launch(problem),
         SpmmRoutine::RowVector => row_vector::launch(problem),
-        SpmmRoutine::HostRows | SpmmRoutine::Composed => Err(RoutineError::NotOnBackend {
+        SpmmRoutine::Auto
+        | SpmmRoutine::Estimated
+        | SpmmRoutine::HostRows
+        | SpmmRoutine::Composed => Err(RoutineError::NotOnBackend {
             routine: routine.name(),
             available: AVAILABLE,
         }),

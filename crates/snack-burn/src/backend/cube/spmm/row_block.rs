@@ -251,7 +251,44 @@ fn plane_total<A: Float, B: Size>(sum: Vector<A, B>, #[comptime] lanes: u32) -> 
     total
 }
 
+/// What the device runs for a problem.
+///
+/// # Errors
+///
+/// If not even one sample of the dense operand fits into shared memory.
+pub(super) fn plan(problem: &SpmmProblem) -> Result<(Staging, RowBlock), RoutineError> {
+    let x = &problem.x;
+    let routine = SpmmRoutine::RowBlock.name();
+    let lanes = plane_reduction(&x.client);
+    let (features, element) = (x.meta.shape()[1], x.dtype.size());
+    let word = size_of::<u32>();
+    let staging = Staging::plan(
+        &x.client,
+        routine,
+        problem.batch(),
+        features,
+        element,
+        |tile, units| {
+            let sum = tile * element.max(word) + word;
+            (ROWS + units / lanes as usize) * sum + word
+        },
+    )?;
+    let config = RowBlock {
+        features: staging.features,
+        lanes,
+        units: staging.units as usize,
+        groups: staging.units as usize / lanes as usize,
+        unroll: 4,
+        ahead: staging.ahead(),
+        packed: problem.packed,
+        permuted: problem.slots.is_some(),
+        biased: problem.bias.is_some(),
+    };
+    Ok((staging, config))
+}
+
 pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
+    let (staging, config) = plan(problem)?;
     let SpmmProblem {
         values,
         x,
@@ -260,31 +297,6 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         slots,
         ..
     } = problem;
-    let routine = SpmmRoutine::RowBlock.name();
-    let staging = Staging::plan(
-        &x.client,
-        routine,
-        problem.batch(),
-        x.meta.shape()[1],
-        x.dtype.size(),
-        |tile, units| {
-            let word = size_of::<u32>();
-            let sum = tile * x.dtype.size().max(word) + word;
-            (ROWS + units / plane_reduction(&x.client) as usize) * sum + word
-        },
-    )?;
-    let lanes = plane_reduction(&x.client);
-    let config = RowBlock {
-        features: staging.features,
-        lanes,
-        units: staging.units as usize,
-        groups: staging.units as usize / lanes as usize,
-        ahead: staging.ahead(),
-        unroll: 4,
-        packed: problem.packed,
-        permuted: slots.is_some(),
-        biased: problem.bias.is_some(),
-    };
     let y = uninitialized(x, problem.output_shape());
     // SAFETY: entries are bounded by their rows, samples by the batch; the index tensors come from
     // a validated pattern of the operands' shapes.

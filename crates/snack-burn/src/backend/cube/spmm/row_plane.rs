@@ -15,16 +15,16 @@ use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Units per cube.
 const UNITS: u32 = 256;
+/// Entries that a lane has in flight.
+const UNROLL: usize = 4;
 
 /// What a variant of the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct RowPlane {
+pub(super) struct RowPlane {
     /// Lanes that share a row, a power of two.
     lanes: usize,
     /// Samples that they serve in one pass over the row.
     tile: usize,
-    /// Entries that a lane has in flight.
-    unroll: usize,
     /// Whether coordinates are stored two to a word.
     packed: bool,
     /// Whether entries find their value through a permutation.
@@ -48,7 +48,7 @@ fn row_plane_kernel<F: Float, A: Float>(
 ) {
     let lanes = comptime!(config.lanes);
     let tile = comptime!(config.tile);
-    let unroll = comptime!(config.unroll);
+    let unroll = comptime!(UNROLL);
     let batch = x.shape(0);
     let (x_stride, y_stride) = (x.stride(0), y.stride(0));
     let outputs = offsets.len() - 1;
@@ -124,7 +124,35 @@ fn row_plane_kernel<F: Float, A: Float>(
     }
 }
 
+/// What the device runs for a problem.
+///
+/// # Errors
+///
+/// If the device has no plane operations.
+pub(super) fn plan(problem: &SpmmProblem) -> Result<RowPlane, RoutineError> {
+    let client = &problem.x.client;
+    let routine = SpmmRoutine::RowPlane.name();
+    let Some(plane) = plane_size(client) else {
+        return Err(RoutineError::MissingFeature {
+            routine,
+            needed: "plane operations on planes of one size".to_string(),
+        });
+    };
+    check_units(client, routine, UNITS)?;
+    // A lane should have a few turns of entries, so that short rows leave few lanes idle.
+    let row = problem.nnz().div_ceil(problem.outputs());
+    let lanes = row.div_ceil(2 * UNROLL).next_power_of_two();
+    Ok(RowPlane {
+        lanes: lanes.clamp(2, plane as usize),
+        tile: batch_tile(problem.batch()),
+        packed: problem.packed,
+        permuted: problem.slots.is_some(),
+        biased: problem.bias.is_some(),
+    })
+}
+
 pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
+    let config = plan(problem)?;
     let SpmmProblem {
         values,
         x,
@@ -133,28 +161,6 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         slots,
         ..
     } = problem;
-    let routine = SpmmRoutine::RowPlane.name();
-    let Some(plane) = plane_size(&x.client) else {
-        return Err(RoutineError::MissingFeature {
-            routine,
-            needed: "plane operations on planes of one size".to_string(),
-        });
-    };
-    check_units(&x.client, routine, UNITS)?;
-    let unroll = 4;
-    let row = values.meta.num_elements().div_ceil(problem.outputs());
-    let lanes = row
-        .div_ceil(2 * unroll)
-        .next_power_of_two()
-        .clamp(2, plane as usize);
-    let config = RowPlane {
-        lanes,
-        tile: batch_tile(problem.batch()),
-        unroll,
-        packed: problem.packed,
-        permuted: slots.is_some(),
-        biased: problem.bias.is_some(),
-    };
     let wanted = [
         problem.outputs().div_ceil(UNITS as usize / config.lanes),
         problem.batch().div_ceil(config.tile),

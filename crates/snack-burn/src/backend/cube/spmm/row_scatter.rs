@@ -11,7 +11,7 @@ use cubecl::prelude::*;
 use super::{ROWS, SpmmProblem};
 use crate::backend::cube::coordinates::{coordinate, coordinate_word, decode_coordinate};
 use crate::backend::cube::launch::{
-    address_type, dtypes, grid, scratch, strided_grid, uninitialized,
+    address_type, check_units, dtypes, grid, scratch, strided_grid, uninitialized,
 };
 use crate::backend::cube::staging::{Staging, stage_offsets};
 use crate::ops::{RoutineError, SpmmRoutine};
@@ -23,7 +23,7 @@ const SUMS: u32 = 32;
 
 /// What a variant of the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct RowScatter {
+pub(super) struct RowScatter {
     /// Sums of a team, at least the number of outputs.
     outputs: usize,
     /// Teams of a cube.
@@ -201,15 +201,22 @@ fn add_partials_kernel<F: Float, A: Float>(
     }
 }
 
-pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
+/// What the device runs for a problem.
+///
+/// # Errors
+///
+/// If the product is not a transposed one, or if the sums of one sample do not fit into shared
+/// memory.
+pub(super) fn plan(problem: &SpmmProblem) -> Result<(Staging, RowScatter), RoutineError> {
     let routine = SpmmRoutine::RowScatter.name();
-    let Some((offsets, cols)) = &problem.by_input else {
+    let Some((offsets, _)) = &problem.by_input else {
         return Err(RoutineError::TransposedOnly { routine });
     };
-    let SpmmProblem { values, x, .. } = problem;
+    let client = &problem.x.client;
     let (batch, outputs) = (problem.batch(), problem.outputs());
-    let sum = x.dtype.size().max(size_of::<f32>());
-    let staging = Staging::plan(&x.client, routine, batch, outputs, sum, |tile, _| {
+    let sum = problem.x.dtype.size().max(size_of::<f32>());
+    check_units(client, routine, SUMS * ADDERS)?;
+    let staging = Staging::plan(client, routine, batch, outputs, sum, |tile, _| {
         ROWS * (tile * sum + size_of::<u32>()) + size_of::<u32>()
     })?;
     let sums = staging.features * staging.tile * sum;
@@ -219,7 +226,7 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         .unwrap_or(1)
         .min(staging.units as usize);
     let rows = offsets.meta.num_elements() - 1;
-    let row = values.meta.num_elements().div_ceil(rows);
+    let row = problem.nnz().div_ceil(rows);
     let chunks = row
         .div_ceil(staging.units as usize / teams)
         .next_power_of_two()
@@ -232,6 +239,23 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         chunks,
         packed: problem.packed,
     };
+    grid(
+        client,
+        routine,
+        [staging.cubes(rows), batch.div_ceil(staging.tile)],
+    )?;
+    Ok((staging, config))
+}
+
+pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
+    let (staging, config) = plan(problem)?;
+    let routine = SpmmRoutine::RowScatter.name();
+    let Some((offsets, cols)) = &problem.by_input else {
+        return Err(RoutineError::TransposedOnly { routine });
+    };
+    let SpmmProblem { values, x, .. } = problem;
+    let (batch, outputs) = (problem.batch(), problem.outputs());
+    let rows = offsets.meta.num_elements() - 1;
     let cubes = staging.cubes(rows);
     let count = grid(&x.client, routine, [cubes, batch.div_ceil(staging.tile)])?;
     let partial = scratch(x, [cubes, batch, outputs].into());

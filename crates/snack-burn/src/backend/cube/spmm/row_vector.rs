@@ -20,18 +20,18 @@ use crate::ops::{RoutineError, SpmmRoutine};
 const LANES: usize = 4;
 /// Units per cube.
 const UNITS: u32 = 256;
+/// Entries that a unit has in flight.
+const UNROLL: usize = 8;
 /// Vectors per batch tile at most.
 const VECTORS: usize = 16;
 
 /// What a variant of the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct RowVector {
+pub(super) struct RowVector {
     /// Vectors of a batch tile, a power of two.
     vectors: usize,
     /// Groups per team, which share the entries of a row.
     groups: usize,
-    /// Entries that a unit has in flight.
-    unroll: usize,
     /// Whether coordinates are stored two to a word.
     packed: bool,
     /// Whether entries find their value through a permutation.
@@ -54,7 +54,7 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
     let groups = comptime!(config.groups);
-    let unroll = comptime!(config.unroll);
+    let unroll = comptime!(UNROLL);
     let team_size = comptime!(config.vectors * config.groups);
     let rows = CUBE_DIM as usize / team_size;
     let unit = UNIT_POS as usize;
@@ -131,7 +131,30 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
     }
 }
 
+/// What the device runs for a problem.
+///
+/// # Errors
+///
+/// If the device has no cubes of so many units.
+pub(super) fn plan(problem: &SpmmProblem) -> Result<RowVector, RoutineError> {
+    let client = &problem.x.client;
+    check_units(client, SpmmRoutine::RowVector.name(), UNITS)?;
+    let vectors = problem
+        .batch()
+        .div_ceil(LANES)
+        .next_power_of_two()
+        .min(VECTORS);
+    Ok(RowVector {
+        vectors,
+        groups: (plane_reduction(client) as usize / vectors).max(1),
+        packed: problem.packed,
+        permuted: problem.slots.is_some(),
+        biased: problem.bias.is_some(),
+    })
+}
+
 pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
+    let config = plan(problem)?;
     let SpmmProblem {
         values,
         x,
@@ -140,23 +163,11 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         slots,
         ..
     } = problem;
-    let routine = SpmmRoutine::RowVector.name();
-    check_units(&x.client, routine, UNITS)?;
-    let plane = plane_reduction(&x.client) as usize;
     let padded = problem.batch().next_multiple_of(LANES);
-    let vectors = (padded / LANES).next_power_of_two().min(VECTORS);
-    let config = RowVector {
-        vectors,
-        groups: (plane / vectors).max(1),
-        unroll: 8,
-        packed: problem.packed,
-        permuted: slots.is_some(),
-        biased: problem.bias.is_some(),
-    };
     let rows = UNITS as usize / (config.vectors * config.groups);
     let wanted = [
         problem.outputs().div_ceil(rows),
-        (padded / LANES).div_ceil(vectors),
+        (padded / LANES).div_ceil(config.vectors),
     ];
     let turned = to_feature_major(x, padded);
     let y = uninitialized(x, problem.output_shape());

@@ -1,0 +1,206 @@
+//! Sparse storage, dense compute: some rows of the matrix at a time as a dense panel.
+//!
+//! A panel of bounded size is filled from the non-zeros, multiplied by CubeK's dense product, and
+//! emptied again at the same places, so that it is cleared only once. The matrix itself is never
+//! dense.
+
+use burn::backend::ops::FloatTensorOps;
+use burn::tensor::{Shape, Slice};
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::kernel::matmul::{MatmulStrategy, matmul};
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::prelude::*;
+
+use super::coordinates::coordinate;
+use super::launch::{address_type, check_units, dtypes, strided_grid, zeros};
+use super::sddmm::SddmmProblem;
+use super::spmm::SpmmProblem;
+use crate::ops::{RoutineError, SddmmRoutine, SpmmRoutine};
+
+/// Units per cube of the kernels that fill and read a panel.
+const UNITS: u32 = 128;
+/// Rows of a panel are a multiple of this, so that parts of other tensors start aligned.
+const ROWS: usize = 64;
+
+/// What is done to the panel's elements at the coordinates of the non-zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Access {
+    /// They get the values.
+    Fill,
+    /// They become zero again.
+    Clear,
+    /// They are copied to the values.
+    Pick,
+}
+
+#[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
+fn panel_kernel<F: Float>(
+    values: &mut Tensor<F>,
+    offsets: &Tensor<u32>,
+    inputs: &Tensor<u32>,
+    slots: &Tensor<u32>,
+    panel: &mut Tensor<F>,
+    first_row: usize,
+    #[comptime] access: Access,
+    #[comptime] packed: bool,
+    #[comptime] permuted: bool,
+    #[define(F)] _dtype: ElemType,
+) {
+    let (rows, stride) = (panel.shape(0), panel.stride(0));
+    let outputs = offsets.len() - 1;
+    let mut row = CUBE_POS_X as usize;
+    while row < rows && first_row + row < outputs {
+        let end = offsets[first_row + row + 1] as usize;
+        let mut entry = offsets[first_row + row] as usize + UNIT_POS as usize;
+        while entry < end {
+            let place = row * stride + coordinate(inputs, entry, packed);
+            let slot = if permuted {
+                slots[entry] as usize
+            } else {
+                entry
+            };
+            if comptime!(access == Access::Fill) {
+                panel[place] = values[slot];
+            } else if comptime!(access == Access::Clear) {
+                panel[place] = F::new(0.0_f32);
+            } else {
+                values[slot] = panel[place];
+            }
+            entry += CUBE_DIM as usize;
+        }
+        row += CUBE_COUNT_X as usize;
+    }
+}
+
+/// The non-zeros of a matrix in the order of its panels.
+struct Entries<'a> {
+    values: &'a CubeTensor,
+    offsets: &'a CubeTensor,
+    inputs: &'a CubeTensor,
+    slots: Option<&'a CubeTensor>,
+    packed: bool,
+}
+
+impl Entries<'_> {
+    fn access(&self, panel: &CubeTensor, first_row: usize, access: Access) {
+        // SAFETY: rows are bounded in the kernel; the index tensors come from a validated pattern
+        // of the panel's width.
+        unsafe {
+            panel_kernel::launch_unchecked(
+                &panel.client,
+                strided_grid(&panel.client, [panel.meta.shape()[0], 1]),
+                CubeDim::new_1d(UNITS),
+                address_type([self.values, panel]),
+                self.values.clone().into_tensor_arg(),
+                self.offsets.clone().into_tensor_arg(),
+                self.inputs.clone().into_tensor_arg(),
+                self.slots.unwrap_or(self.inputs).clone().into_tensor_arg(),
+                panel.clone().into_tensor_arg(),
+                first_row,
+                access,
+                self.packed,
+                self.slots.is_some(),
+                dtypes(panel.dtype)[0],
+            );
+        }
+    }
+}
+
+/// Rows of a panel whose `row` bytes a row fit the scratch, at least one step and at most `rows`.
+fn panel_rows(scratch: usize, row: usize, rows: usize) -> usize {
+    (scratch / row / ROWS * ROWS).clamp(ROWS, rows.next_multiple_of(ROWS))
+}
+
+fn dense_product(lhs: CubeTensor, rhs: CubeTensor) -> CubeTensor {
+    let dtype = lhs.dtype;
+    matmul(lhs, rhs, None, MatmulStrategy::default(), dtype)
+        .expect("a dense product of a panel runs wherever Burn's does")
+}
+
+fn swap(tensor: &CubeTensor) -> CubeTensor {
+    CubeBackend::float_swap_dims(tensor.clone(), 0, 1)
+}
+
+/// Columns `first .. first + width` of a matrix, without a copy where the device can address them.
+fn columns(tensor: &CubeTensor, first: usize, width: usize) -> CubeTensor {
+    let rows = tensor.meta.shape()[0];
+    let ranges = [Slice::from(0..rows), Slice::from(first..first + width)];
+    CubeBackend::float_slice(tensor.clone(), &ranges)
+}
+
+pub(super) fn spmm_fits(problem: &SpmmProblem) -> Result<(), RoutineError> {
+    check_units(&problem.x.client, SpmmRoutine::Panel.name(), UNITS)
+}
+
+/// `Y[:, panel] = X panel^T`, panel by panel.
+pub(super) fn spmm(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
+    spmm_fits(problem)?;
+    let x = &problem.x;
+    let (batch, features, outputs) = (problem.batch(), x.meta.shape()[1], problem.outputs());
+    let rows = panel_rows(
+        problem.panel_bytes,
+        (features + batch) * x.dtype.size(),
+        outputs,
+    );
+    let entries = Entries {
+        values: &problem.values,
+        offsets: &problem.offsets,
+        inputs: &problem.inputs,
+        slots: problem.slots.as_ref(),
+        packed: problem.packed,
+    };
+    let panel = zeros(x, Shape::new([rows, features]));
+    let mut y = (outputs > rows).then(|| zeros(x, problem.output_shape()));
+    for first in (0..outputs).step_by(rows) {
+        let width = rows.min(outputs - first);
+        entries.access(&panel, first, Access::Fill);
+        let part = dense_product(x.clone(), swap(&panel));
+        let part = match width < rows {
+            true => columns(&part, 0, width),
+            false => part,
+        };
+        y = Some(match y {
+            Some(y) => {
+                let ranges = [Slice::from(0..batch), Slice::from(first..first + width)];
+                CubeBackend::float_slice_assign(y, &ranges, part)
+            }
+            None => into_contiguous(part),
+        });
+        if first + rows < outputs {
+            entries.access(&panel, first, Access::Clear);
+        }
+    }
+    let y = y.expect("a product of a non-empty matrix has outputs");
+    Ok(match &problem.bias {
+        Some(bias) => super::launch::add_bias(y, bias),
+        None => y,
+    })
+}
+
+pub(super) fn sddmm_fits(problem: &SddmmProblem) -> Result<(), RoutineError> {
+    check_units(&problem.x.client, SddmmRoutine::Panel.name(), UNITS)
+}
+
+/// `panel = Y[:, panel]^T X`, panel by panel, of which the non-zeros are kept.
+pub(super) fn sddmm(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> {
+    sddmm_fits(problem)?;
+    let SddmmProblem { y, x, .. } = problem;
+    let (outputs, features) = (y.meta.shape()[1], x.meta.shape()[1]);
+    let rows = panel_rows(problem.panel_bytes, features * x.dtype.size(), outputs);
+    let out = super::launch::uninitialized(x, problem.output_shape());
+    let entries = Entries {
+        values: &out,
+        offsets: &problem.offsets,
+        inputs: &problem.cols,
+        slots: None,
+        packed: problem.packed,
+    };
+    for first in (0..outputs).step_by(rows) {
+        let part = columns(y, first, rows.min(outputs - first));
+        let panel = into_contiguous(dense_product(swap(&part), x.clone()));
+        entries.access(&panel, first, Access::Pick);
+    }
+    Ok(out)
+}
