@@ -4,6 +4,7 @@
 
 mod support;
 
+mod capture;
 mod damaged_records;
 mod determinism;
 mod empty;

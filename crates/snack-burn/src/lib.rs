@@ -21,6 +21,7 @@
 
 mod backend;
 
+pub mod capture;
 pub mod checkpoint;
 pub mod dst;
 pub mod error;

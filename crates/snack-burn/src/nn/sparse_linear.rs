@@ -61,11 +61,9 @@ impl SparseLinear {
         dims[D - 1] = d_output;
 
         let input: Tensor<2> = reshape(input, [batch, d_input]);
-        let output = product(self.values.val(), &self.pattern, input, self.routines);
-        let output = match &self.bias {
-            Some(bias) => output + bias.val().unsqueeze(),
-            None => output,
-        };
+        let bias = self.bias.as_ref().map(Param::val);
+        let values = self.values.val();
+        let output = product(values, &self.pattern, input, bias, self.routines);
         reshape(output, dims)
     }
 

@@ -13,6 +13,7 @@ use burn::backend::autodiff::{
 };
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Backend};
+use burn::tensor::Shape;
 
 use super::{Index, Routines, SparseOps};
 
@@ -181,6 +182,49 @@ impl<P: Product, B: SparseOps> Backward<B, 2> for ProductBackward<P> {
     }
 }
 
+/// What the backward pass of a product with a bias needs.
+#[derive(Clone, Debug)]
+struct SavedBias<B: Backend> {
+    product: Saved<B>,
+    width: usize,
+}
+
+/// `Y = X W^T + b`, operands: values, `X`, bias.
+#[derive(Debug)]
+struct SpmmBiasBackward;
+
+impl<B: SparseOps> Backward<B, 3> for SpmmBiasBackward {
+    type State = SavedBias<B>;
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 3>,
+        grads: &mut Gradients,
+        checkpointer: &mut Checkpointer,
+    ) {
+        let SavedBias { product, width } = ops.state;
+        let values: Option<FloatTensor<B>> =
+            product.lhs.map(|id| checkpointer.retrieve_node_output(id));
+        let x: Option<FloatTensor<B>> = product.rhs.map(|id| checkpointer.retrieve_node_output(id));
+        let grad = grads.consume::<B>(&ops.node);
+        let [values_node, x_node, bias_node] = ops.parents;
+        let (index, routines) = (product.index, product.routines);
+        if let Some(node) = bias_node {
+            let sum = B::float_sum_dim(grad.clone(), 0);
+            grads.register::<B>(node.id, B::float_reshape(sum, Shape::new([width])));
+        }
+        if let Some(node) = values_node {
+            let x = x.expect(SAVED);
+            let grad = Spmm::grad_lhs::<B>(grad.clone(), x, index.clone(), routines);
+            grads.register::<B>(node.id, grad);
+        }
+        if let Some(node) = x_node {
+            let grad = Spmm::grad_rhs::<B>(grad, values.expect(SAVED), index, routines);
+            grads.register::<B>(node.id, grad);
+        }
+    }
+}
+
 fn tracked_product<P: Product, B: SparseOps, C: CheckpointStrategy>(
     lhs: FloatTensor<Autodiff<B, C>>,
     rhs: FloatTensor<Autodiff<B, C>>,
@@ -222,6 +266,44 @@ impl<B: SparseOps, C: CheckpointStrategy> SparseOps for Autodiff<B, C> {
         routines: Routines,
     ) -> FloatTensor<Self> {
         tracked_product::<Spmm, B, C>(values, x, index, routines)
+    }
+
+    fn spmm_bias(
+        values: FloatTensor<Self>,
+        index: Index<Self>,
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        routines: Routines,
+    ) -> FloatTensor<Self> {
+        let index: Index<B> = index.rewrap();
+        let (values_tracked, x_tracked) = (values.is_tracked(), x.is_tracked());
+        let prep = SpmmBiasBackward
+            .prepare::<C>([values.node(), x.node(), bias.node()])
+            .compute_bound()
+            .stateful();
+        let forward = |values, x, bias| B::spmm_bias(values, index.clone(), x, bias, routines);
+        match prep {
+            OpsKind::Tracked(mut prep) => {
+                let product = Saved {
+                    lhs: x_tracked.then(|| prep.checkpoint(&values)),
+                    rhs: values_tracked.then(|| prep.checkpoint(&x)),
+                    index: index.clone(),
+                    routines,
+                };
+                let width = index.shape[0];
+                let output = forward(
+                    values.into_primitive(),
+                    x.into_primitive(),
+                    bias.into_primitive(),
+                );
+                prep.finish(SavedBias { product, width }, output)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(forward(
+                values.into_primitive(),
+                x.into_primitive(),
+                bias.into_primitive(),
+            )),
+        }
     }
 
     fn spmm_transposed(

@@ -2,7 +2,6 @@
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, backend_extension};
-#[cfg(feature = "fusion")]
 use burn::tensor::Shape;
 
 use super::{Index, Routines, composed};
@@ -45,6 +44,27 @@ pub trait SparseOps: Backend {
     ) -> FloatTensor<Self> {
         assert_composed(routines.spmm.name());
         composed::spmm::<Self>(values, &index, x)
+    }
+
+    /// The product with a bias, `Y = X W^T + b`, whose routines add the bias where they write.
+    ///
+    /// # Shapes
+    ///
+    /// - values: `[nnz]`
+    /// - x: `[batch, k]`
+    /// - bias: `[m]`
+    /// - output: `[batch, m]`
+    #[fusion(dtype = values, shape = Shape::new([x[0], index.shape[0]]))]
+    fn spmm_bias(
+        values: FloatTensor<Self>,
+        #[extension_type] index: Index<Self>,
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        routines: Routines,
+    ) -> FloatTensor<Self> {
+        let width = index.shape[0];
+        let y = Self::spmm(values, index, x, routines);
+        Self::float_add(y, Self::float_reshape(bias, Shape::new([1, width])))
     }
 
     /// The transposed product `X = Y W`. The index must hold its column order.

@@ -7,11 +7,12 @@ use burn::tensor::{Shape, Tensor};
 use super::DevicePattern;
 use crate::ops::{Routines, SparseOps};
 
-/// `Y = X W^T`; `values` `[nnz]`, `x` `[batch, k]`, output `[batch, m]`.
+/// `Y = X W^T + b`; `values` `[nnz]`, `x` `[batch, k]`, `bias` `[m]`, output `[batch, m]`.
 pub(crate) fn product(
     values: Tensor<1>,
     pattern: &DevicePattern,
     x: Tensor<2>,
+    bias: Option<Tensor<1>>,
     routines: Routines,
 ) -> Tensor<2> {
     check(
@@ -20,13 +21,20 @@ pub(crate) fn product(
         pattern,
         &[("x", &x, pattern.pattern().shape()[1])],
     );
+    if let Some(bias) = &bias {
+        let rows = pattern.pattern().shape()[0];
+        assert_eq!(
+            (bias.dims(), bias.dtype(), bias.device()),
+            ([rows], values.dtype(), values.device()),
+            "spmm: expected a bias of shape [{rows}], of the type and on the device of the values"
+        );
+    }
     let index = pattern.index(x.is_tracked());
-    Tensor::from_dispatch(Dispatch::spmm(
-        values.into_dispatch(),
-        index,
-        x.into_dispatch(),
-        routines,
-    ))
+    let (values, x) = (values.into_dispatch(), x.into_dispatch());
+    Tensor::from_dispatch(match bias {
+        Some(bias) => Dispatch::spmm_bias(values, index, x, bias.into_dispatch(), routines),
+        None => Dispatch::spmm(values, index, x, routines),
+    })
 }
 
 /// `X = Y W`; `values` `[nnz]`, `y` `[batch, m]`, output `[batch, k]`.

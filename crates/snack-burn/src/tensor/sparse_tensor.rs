@@ -147,7 +147,7 @@ impl SparseTensor {
     ///
     /// Panics if `x` has another width, data type or device, or if a forced routine cannot run.
     pub fn spmm(&self, x: Tensor<2>) -> Tensor<2> {
-        product(self.values.clone(), &self.pattern, x, self.routines)
+        product(self.values.clone(), &self.pattern, x, None, self.routines)
     }
 
     /// The transposed product `X = Y A`.

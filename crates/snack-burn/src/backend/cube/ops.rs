@@ -5,8 +5,9 @@ use burn::backend::tensor::FloatTensor;
 use burn::tensor::Shape;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
+use burn_cubecl::tensor::CubeTensor;
 
-use super::launch::zeros;
+use super::launch::{add_bias, zeros};
 use super::sddmm::{SddmmProblem, sddmm};
 use super::spmm::{SpmmProblem, spmm};
 use crate::ops::{
@@ -20,26 +21,17 @@ impl SparseOps for CubeBackend {
         x: FloatTensor<Self>,
         routines: Routines,
     ) -> FloatTensor<Self> {
-        let shape = [x.shape()[0], index.shape[0]];
-        if shape.contains(&0) || index.nnz == 0 {
-            return zeros(&x, Shape::new(shape));
-        }
-        if routines.spmm == SpmmRoutine::Composed {
-            return composed::spmm::<Self>(values, &index, x);
-        }
-        let problem = SpmmProblem {
-            values: into_contiguous(values),
-            x: into_contiguous(x),
-            offsets: index.row_offsets,
-            inputs: index.cols.clone(),
-            packed: index.width == IndexWidth::Bits16,
-            slots: None,
-            by_input: None,
-            by_slot: [index.rows, index.cols],
-            bias: None,
-            panel_bytes: routines.panel_bytes,
-        };
-        run(spmm(&problem, routines.spmm))
+        product(values, index, x, None, routines)
+    }
+
+    fn spmm_bias(
+        values: FloatTensor<Self>,
+        index: Index<Self>,
+        x: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+        routines: Routines,
+    ) -> FloatTensor<Self> {
+        product(values, index, x, Some(into_contiguous(bias)), routines)
     }
 
     fn spmm_transposed(
@@ -103,6 +95,42 @@ impl SparseOps for CubeBackend {
         };
         run(sddmm(&problem, routines.sddmm))
     }
+}
+
+fn product(
+    values: CubeTensor,
+    index: Index<CubeBackend>,
+    x: CubeTensor,
+    bias: Option<CubeTensor>,
+    routines: Routines,
+) -> CubeTensor {
+    let shape = [x.shape()[0], index.shape[0]];
+    let apart = |y| match &bias {
+        Some(bias) => add_bias(y, bias),
+        None => y,
+    };
+    if shape.contains(&0) {
+        return zeros(&x, Shape::new(shape));
+    }
+    if index.nnz == 0 {
+        return apart(zeros(&x, Shape::new(shape)));
+    }
+    if routines.spmm == SpmmRoutine::Composed {
+        return apart(composed::spmm::<CubeBackend>(values, &index, x));
+    }
+    let problem = SpmmProblem {
+        values: into_contiguous(values),
+        x: into_contiguous(x),
+        offsets: index.row_offsets,
+        inputs: index.cols.clone(),
+        packed: index.width == IndexWidth::Bits16,
+        slots: None,
+        by_input: None,
+        by_slot: [index.rows, index.cols],
+        bias,
+        panel_bytes: routines.panel_bytes,
+    };
+    run(spmm(&problem, routines.spmm))
 }
 
 fn run(

@@ -1,0 +1,98 @@
+//! Captured passes and training steps that differ from the eager ones: stale buffers, state that
+//! does not move on, host reads that a recording refuses.
+
+use burn::module::Module;
+use burn::tensor::{Distribution, Tensor};
+use snack_burn::capture::Captured;
+use snack_burn::prelude::*;
+
+use crate::support::{Backend, backends, floats};
+
+const STEPS: usize = 8;
+/// Runs of a closure before the first replay: to warm up, and to record.
+const RUNS_BEFORE: usize = 4;
+
+fn layer(backend: &Backend) -> SparseLinear {
+    SparseLinearConfig::new(48, 40)
+        .with_sparsity(0.8)
+        .with_seed(Some(3))
+        .init(&backend.device.clone().autodiff())
+}
+
+/// A training step on a state of values and bias, as a closure that owns it.
+fn training_step(layer: &SparseLinear, x: Tensor<2>) -> impl FnMut() -> Tensor<1> + 'static {
+    let pattern = layer.pattern.clone();
+    let mut values = layer.values.val().detach().inner();
+    let mut bias = layer.bias.as_ref().expect("a bias").val().detach().inner();
+    let mut layer = layer.clone();
+    move || {
+        layer.values = burn::module::Param::from_tensor(Tensor::from_inner(values.clone()));
+        layer.bias = Some(burn::module::Param::from_tensor(Tensor::from_inner(
+            bias.clone(),
+        )));
+        let x = x.clone().require_grad();
+        let loss = layer.forward(x.clone()).square().mean();
+        let grads = loss.backward();
+        let values_grad = layer.values.val().grad(&grads).expect("values are tracked");
+        let bias_tensor = layer.bias.as_ref().expect("a bias").val();
+        let bias_grad = bias_tensor.grad(&grads).expect("the bias is tracked");
+        assert!(x.grad(&grads).is_some());
+        drop((grads, bias_tensor));
+        layer.values =
+            burn::module::Param::from_tensor(Tensor::zeros([pattern.pattern().nnz()], &x.device()));
+        layer.bias = None;
+        values.inplace(|values| values - values_grad * 0.5);
+        bias.inplace(|bias| bias - bias_grad * 0.5);
+        loss.inner()
+    }
+}
+
+#[test]
+fn a_captured_forward_pass_follows_its_input() {
+    for backend in backends() {
+        let layer = layer(&backend).valid();
+        let device = &backend.device;
+        let x = Tensor::<2>::random([3, 48], Distribution::Default, device);
+        let expected = floats(&layer.forward(x.clone()));
+        let captured_layer = layer.clone();
+        let mut pass = Captured::new(device, move || captured_layer.forward(x.clone()));
+        for _ in 0..3 {
+            assert_eq!(floats(pass.replay()), expected, "on {}", backend.name);
+        }
+        if backend.name == "cuda" {
+            assert!(pass.is_hardware(), "CUDA records a graph");
+        }
+    }
+}
+
+#[test]
+fn a_captured_training_step_has_the_losses_of_the_eager_one() {
+    for backend in backends() {
+        let layer = layer(&backend);
+        let device = backend.device.clone().autodiff();
+        let x = Tensor::<2>::random([3, 48], Distribution::Default, &device);
+
+        let mut eager = training_step(&layer, x.clone());
+        let losses: Vec<f64> = (0..RUNS_BEFORE + STEPS)
+            .map(|_| floats(&eager())[0])
+            .collect();
+
+        let mut captured = Captured::new(&device, training_step(&layer, x));
+        let hardware = captured.is_hardware();
+        let replayed: Vec<f64> = (0..STEPS).map(|_| floats(captured.replay())[0]).collect();
+
+        let text = format!("on {}, hardware graph: {hardware}", backend.name);
+        // The fallback runs the closure once, the recording three times to warm up and once more.
+        let first = losses
+            .iter()
+            .position(|&loss| loss == replayed[0])
+            .unwrap_or_else(|| panic!("{text}: {} is none of {losses:?}", replayed[0]));
+        assert!(first <= RUNS_BEFORE, "{text}: starts at step {first}");
+        let count = STEPS.min(losses.len() - first);
+        assert_eq!(replayed[..count], losses[first..first + count], "{text}");
+        assert!(replayed[STEPS - 1] < replayed[0], "{text}: the loss falls");
+        if backend.name == "cuda" {
+            assert!(hardware, "CUDA records a graph");
+        }
+    }
+}
