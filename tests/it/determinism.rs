@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use snack_burn::prelude::*;
 
 use crate::support::layers::{Loss, leaf};
-use crate::support::{backends, flex, uniform};
+use crate::support::{Case, backends, flex, floats, routines, tensor2, uniform};
 
 const RUNS: usize = 50;
 
@@ -57,6 +57,49 @@ fn fifty_identical_passes() {
                     "{what} of run {run} differs from the first on {}",
                     backend.name
                 );
+            }
+        }
+    }
+}
+
+/// Every routine but the one that says otherwise, with rows that are shared by many planes.
+#[test]
+fn every_routine_repeats_its_bits() {
+    let mut rng = ChaCha8Rng::seed_from_u64(33);
+    let (m, k) = (150, 260);
+    let dense_row = (0..k).map(|col| (70, col));
+    let scattered = (0..m * k).step_by(7).map(|flat| (flat / k, flat % k));
+    let case = Case::new("a dense row", [m, k], dense_row.chain(scattered), &mut rng);
+    for backend in backends() {
+        let device = &backend.device;
+        for batch in [1, 3, 20] {
+            let x = tensor2(&uniform(batch * k, &mut rng), [batch, k], device);
+            let y = tensor2(&uniform(batch * m, &mut rng), [batch, m], device);
+            let skipped = |routine: &str| matches!(routine, "coo_atomic" | "composed" | "panel");
+            let repeats = |text: String, run: &dyn Fn() -> Vec<f64>| {
+                let first = run();
+                for _ in 0..3 {
+                    assert_eq!(run(), first, "{text} at batch {batch} on {}", backend.name);
+                }
+            };
+            let matrix = |routines| case.sparse(device).with_routines(routines);
+            for routines in routines::spmm(&backend) {
+                if !skipped(routines.spmm.name()) {
+                    let run = || floats(&matrix(routines).spmm(x.clone()));
+                    repeats(format!("{} forward", routines.spmm), &run);
+                }
+            }
+            for routines in routines::spmm_transposed(&backend) {
+                if !skipped(routines.spmm.name()) {
+                    let run = || floats(&matrix(routines).spmm_transposed(y.clone()));
+                    repeats(format!("{} transposed", routines.spmm), &run);
+                }
+            }
+            for routines in routines::sddmm(&backend) {
+                if !skipped(routines.sddmm.name()) {
+                    let run = || floats(matrix(routines).sddmm(y.clone(), x.clone()).values());
+                    repeats(format!("{} sampled", routines.sddmm), &run);
+                }
             }
         }
     }

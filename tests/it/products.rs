@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use snack_burn::prelude::*;
 
 use crate::support::{
-    Backend, Case, assert_close, backends, cases, routines, tensor2, uniform, widen,
+    Backend, Case, assert_close, backends, cases, poison, routines, tensor2, uniform, widen,
 };
 
 const BATCHES: [usize; 5] = [0, 1, 7, 33, 64];
@@ -83,7 +83,9 @@ fn spmm_equals_the_reference() {
                 let ([m, k], device) = (case.shape, &backend.device);
                 let x = uniform(batch * k, rng);
                 let matrix = case.sparse(device).with_routines(routines);
-                let found = matrix.spmm(tensor2(&x, [batch, k], device));
+                let x_device = tensor2(&x, [batch, k], device);
+                poison(batch * m, device);
+                let found = matrix.spmm(x_device);
                 let expected = case.reference().spmm(&widen(&x), batch);
                 assert_close(&text, &found, [batch, m], &expected, tolerance);
             });
@@ -106,7 +108,9 @@ fn spmm_transposed_equals_the_reference() {
                 let ([m, k], device) = (case.shape, &backend.device);
                 let y = uniform(batch * m, rng);
                 let matrix = case.sparse(device).with_routines(routines);
-                let found = matrix.spmm_transposed(tensor2(&y, [batch, m], device));
+                let y_device = tensor2(&y, [batch, m], device);
+                poison(batch * k, device);
+                let found = matrix.spmm_transposed(y_device);
                 let expected = case.reference().spmm_transposed(&widen(&y), batch);
                 assert_close(&text, &found, [batch, k], &expected, tolerance);
             });
@@ -128,10 +132,13 @@ fn sddmm_equals_the_reference() {
                 let text = format!("{} of {text}", routines.sddmm);
                 let ([m, k], device) = (case.shape, &backend.device);
                 let (x, y) = (uniform(batch * k, rng), uniform(batch * m, rng));
-                let found = case.sparse(device).with_routines(routines).sddmm(
+                let (matrix, y_device, x_device) = (
+                    case.sparse(device).with_routines(routines),
                     tensor2(&y, [batch, m], device),
                     tensor2(&x, [batch, k], device),
                 );
+                poison(case.nnz(), device);
+                let found = matrix.sddmm(y_device, x_device);
                 let expected = case.reference().sddmm(&widen(&y), &widen(&x), batch);
                 assert_close(&text, found.values(), [case.nnz()], &expected, tolerance);
                 assert_eq!(*found.pattern(), case.pattern(), "{text}: coordinates");

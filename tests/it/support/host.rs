@@ -30,6 +30,16 @@ pub fn tensor2(values: &[f32], [rows, cols]: [usize; 2], device: &Device) -> Ten
     Tensor::from_data(TensorData::new(values.to_vec(), [rows, cols]), device)
 }
 
+/// Leaves NaN in the memory that the device is likely to give to the next tensor of this size, so
+/// that an element which a kernel does not write shows.
+pub fn poison(size: usize, device: &Device) {
+    if size > 0 {
+        let nan = Tensor::<1>::full([size], f32::NAN, device);
+        device.sync().expect("the device fills a tensor");
+        drop(nan);
+    }
+}
+
 /// The text of a caught panic.
 pub fn panic_text(payload: Box<dyn Any + Send>) -> String {
     match payload.downcast::<String>() {

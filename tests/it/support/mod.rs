@@ -12,4 +12,4 @@ pub mod routines;
 pub use cases::Case;
 pub use compare::{assert_bits, assert_close, assert_same_run, assert_within};
 pub use devices::{Backend, backends, flex};
-pub use host::{floats, panic_text, tensor1, tensor2, uniform, widen};
+pub use host::{floats, panic_text, poison, tensor1, tensor2, uniform, widen};

@@ -98,17 +98,18 @@ impl Staging {
 pub(super) fn stage_tile<F: Float, B: Size>(
     x: &Tensor<F>,
     staged: &mut Shared<[Vector<F, B>]>,
+    batch: usize,
+    features: usize,
     first: usize,
     #[comptime] units: usize,
     #[comptime] ahead: usize,
 ) {
-    let (batch, features, stride) = (x.shape(0), x.shape(1), x.stride(0));
     let tile = B::value();
     let mut columns = Array::<Vector<F, B>>::new(ahead);
     let mut samples = Array::<usize>::new(tile);
     #[unroll]
     for t in 0..tile {
-        samples[t] = min(first + t, batch - 1) * stride + UNIT_POS as usize;
+        samples[t] = min(first + t, batch - 1) * features + UNIT_POS as usize;
     }
     let mut base = 0usize;
     while base < features {

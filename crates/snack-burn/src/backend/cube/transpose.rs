@@ -12,11 +12,16 @@ const SIDE: usize = 32;
 const STEP: usize = 8;
 
 #[cube(launch_unchecked, address_type = "dynamic")]
-fn transpose_kernel<F: Float>(x: &Tensor<F>, out: &mut Tensor<F>, #[define(F)] _dtype: ElemType) {
+fn transpose_kernel<F: Float>(
+    x: &Tensor<F>,
+    out: &mut Tensor<F>,
+    batch: usize,
+    features: usize,
+    padded: usize,
+    #[define(F)] _dtype: ElemType,
+) {
     // One column more than needed, so that a column of the square lies in different banks.
     let mut square = Shared::<[F]>::new_slice(comptime!(SIDE * (SIDE + 1)));
-    let (batch, features, stride) = (x.shape(0), x.shape(1), x.stride(0));
-    let padded = out.shape(1);
     let (lane, step) = (UNIT_POS_X as usize, UNIT_POS_Y as usize);
     let mut sample = CUBE_POS_Y as usize * SIDE;
     while sample < padded {
@@ -27,7 +32,7 @@ fn transpose_kernel<F: Float>(x: &Tensor<F>, out: &mut Tensor<F>, #[define(F)] _
                 let row = step + s * STEP;
                 let mut value = F::new(0.0_f32);
                 if sample + row < batch && feature + lane < features {
-                    value = x[(sample + row) * stride + feature + lane];
+                    value = x[(sample + row) * features + feature + lane];
                 }
                 square[row * (SIDE + 1) + lane] = value;
             }
@@ -60,6 +65,9 @@ pub(super) fn to_feature_major(x: &CubeTensor, padded: usize) -> CubeTensor {
             address_type([x, &out]),
             x.clone().into_tensor_arg(),
             out.clone().into_tensor_arg(),
+            x.meta.shape()[0],
+            features,
+            padded,
             dtypes(x.dtype)[0],
         );
     }

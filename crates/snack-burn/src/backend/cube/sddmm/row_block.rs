@@ -42,6 +42,8 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     offsets: &Tensor<u32>,
     cols: &Tensor<u32>,
     out: &mut Tensor<F>,
+    batch: usize,
+    features: usize,
     #[comptime] config: RowBlock,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
@@ -57,8 +59,6 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     let unit = UNIT_POS as usize;
     let units = CUBE_DIM as usize;
     let (group, lane) = (unit / lanes, unit % lanes);
-    let batch = x.shape(0);
-    let y_stride = y.stride(0);
     let rows_total = offsets.len() - 1;
     let share = rows_total.div_ceil(CUBE_COUNT_X as usize);
     let first_of_cube = CUBE_POS_X as usize * share;
@@ -74,7 +74,15 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
             let rows = min(ROWS, last_of_cube - first_row);
             stage_offsets(offsets, &mut starts, first_row, rows);
         }
-        stage_tile::<F, B>(x, &mut staged, first_sample, config.units, config.ahead);
+        stage_tile::<F, B>(
+            x,
+            &mut staged,
+            batch,
+            features,
+            first_sample,
+            config.units,
+            config.ahead,
+        );
         while first_row < last_of_cube {
             let rows = min(ROWS, last_of_cube - first_row);
             let mut row = unit;
@@ -83,7 +91,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
                 #[unroll]
                 for t in 0..tile {
                     if first_sample + t < batch {
-                        column.insert(t, y[(first_sample + t) * y_stride + first_row + row]);
+                        column.insert(t, y[(first_sample + t) * rows_total + first_row + row]);
                     }
                 }
                 grads[row] = column;
@@ -273,6 +281,8 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
             offsets.clone().into_tensor_arg(),
             cols.clone().into_tensor_arg(),
             out.clone().into_tensor_arg(),
+            problem.batch(),
+            x.meta.shape()[1],
             config,
             dtypes(x.dtype),
         );

@@ -37,6 +37,7 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
     offsets: &Tensor<u32>,
     cols: &Tensor<u32>,
     out: &mut Tensor<F>,
+    feature_vectors: usize,
     #[comptime] config: RowVector,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
@@ -48,7 +49,6 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
     let group = (unit % TEAM) / vectors;
     let lane = unit % vectors;
     let rows = offsets.len() - 1;
-    let feature_vectors = x.shape(1) / LANES;
 
     let mut columns = Array::<usize>::new(unroll);
     let mut sums = Array::<Vector<A, V>>::new(unroll);
@@ -150,6 +150,7 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
             offsets.clone().into_tensor_arg(),
             cols.clone().into_tensor_arg(),
             out.clone().into_tensor_arg(),
+            padded / LANES,
             config,
             dtypes(x.dtype),
         );

@@ -52,6 +52,8 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     x: &Tensor<F>,
     bias: &Tensor<F>,
     y: &mut Tensor<F>,
+    batch: usize,
+    features: usize,
     #[comptime] config: RowBlock,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
@@ -69,8 +71,6 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     let unit = UNIT_POS as usize;
     let units = CUBE_DIM as usize;
     let (group, lane) = (unit / lanes, unit % lanes);
-    let batch = x.shape(0);
-    let y_stride = y.stride(0);
     let outputs = offsets.len() - 1;
     let share = outputs.div_ceil(CUBE_COUNT_X as usize);
     let first_output = CUBE_POS_X as usize * share;
@@ -88,7 +88,15 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
                 min(ROWS, last_output - first_row),
             );
         }
-        stage_tile::<F, B>(x, &mut staged, first_sample, config.units, config.ahead);
+        stage_tile::<F, B>(
+            x,
+            &mut staged,
+            batch,
+            features,
+            first_sample,
+            config.units,
+            config.ahead,
+        );
         while first_row < last_output {
             let rows = min(ROWS, last_output - first_row);
             let mut row = unit;
@@ -177,7 +185,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
                     if config.biased {
                         sum += A::cast_from(bias[first_row + row]);
                     }
-                    y[(first_sample + t) * y_stride + first_row + row] = F::cast_from(sum);
+                    y[(first_sample + t) * outputs + first_row + row] = F::cast_from(sum);
                 }
                 position += units;
             }
@@ -320,6 +328,8 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             x.clone().into_tensor_arg(),
             problem.bias.as_ref().unwrap_or(x).clone().into_tensor_arg(),
             y.clone().into_tensor_arg(),
+            problem.batch(),
+            x.meta.shape()[1],
             config,
             dtypes(x.dtype),
         );

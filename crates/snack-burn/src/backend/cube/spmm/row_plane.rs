@@ -43,14 +43,14 @@ fn row_plane_kernel<F: Float, A: Float>(
     x: &Tensor<F>,
     bias: &Tensor<F>,
     y: &mut Tensor<F>,
+    batch: usize,
+    features: usize,
     #[comptime] config: RowPlane,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
     let lanes = comptime!(config.lanes);
     let tile = comptime!(config.tile);
     let unroll = comptime!(UNROLL);
-    let batch = x.shape(0);
-    let (x_stride, y_stride) = (x.stride(0), y.stride(0));
     let outputs = offsets.len() - 1;
     let rows = CUBE_DIM as usize / lanes;
     let (member, lane) = (UNIT_POS as usize / lanes, UNIT_POS as usize % lanes);
@@ -77,7 +77,7 @@ fn row_plane_kernel<F: Float, A: Float>(
             for t in 0..tile {
                 sums[t] = A::new(0.0_f32);
                 // Lanes of a tile beyond the batch repeat its last sample.
-                samples[t] = min(first + t, batch - 1) * x_stride;
+                samples[t] = min(first + t, batch - 1) * features;
             }
             let mut entry = begin + lane;
             while entry < end {
@@ -115,7 +115,7 @@ fn row_plane_kernel<F: Float, A: Float>(
                     if config.biased {
                         sum += A::cast_from(bias[output]);
                     }
-                    y[(first + t) * y_stride + output] = F::cast_from(sum);
+                    y[(first + t) * outputs + output] = F::cast_from(sum);
                 }
             }
             first += CUBE_COUNT_Y as usize * tile;
@@ -181,6 +181,8 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             x.clone().into_tensor_arg(),
             problem.bias.as_ref().unwrap_or(x).clone().into_tensor_arg(),
             y.clone().into_tensor_arg(),
+            problem.batch(),
+            x.meta.shape()[1],
             config,
             dtypes(x.dtype),
         );

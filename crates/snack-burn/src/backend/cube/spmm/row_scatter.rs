@@ -45,6 +45,8 @@ fn row_scatter_kernel<F: Float, A: Float, B: Size>(
     cols: &Tensor<u32>,
     y: &Tensor<F>,
     partial: &mut Tensor<A>,
+    batch: usize,
+    outputs: usize,
     #[comptime] config: RowScatter,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
@@ -62,9 +64,6 @@ fn row_scatter_kernel<F: Float, A: Float, B: Size>(
     let units = CUBE_DIM as usize;
     let members = units / teams;
     let (team, member) = (unit / members, unit % members);
-    let batch = y.shape(0);
-    let y_stride = y.stride(0);
-    let outputs = partial.shape(2);
     let rows_total = offsets.len() - 1;
     let last_entry = values.len() - 1;
     let share = rows_total.div_ceil(CUBE_COUNT_X as usize);
@@ -90,7 +89,7 @@ fn row_scatter_kernel<F: Float, A: Float, B: Size>(
             for t in 0..tile {
                 if first_sample + t < batch {
                     let sample = first_sample + t;
-                    column.insert(t, A::cast_from(y[sample * y_stride + first_row + row]));
+                    column.insert(t, A::cast_from(y[sample * rows_total + first_row + row]));
                 }
             }
             inputs[row] = column;
@@ -168,12 +167,10 @@ fn row_scatter_kernel<F: Float, A: Float, B: Size>(
 fn add_partials_kernel<F: Float, A: Float>(
     partial: &Tensor<A>,
     out: &mut Tensor<F>,
+    cubes: usize,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
-    let cubes = partial.shape(0);
-    let outputs = partial.shape(2);
-    let length = partial.shape(1) * outputs;
-    let stride = out.stride(0);
+    let length = out.len();
     let mut shares = Shared::<[A]>::new_slice(comptime!((ADDERS * SUMS) as usize));
     let mut first = CUBE_POS_X as usize * SUMS as usize;
     while first < length {
@@ -194,7 +191,7 @@ fn add_partials_kernel<F: Float, A: Float>(
             for adder in 0..ADDERS {
                 total += shares[(adder * SUMS + UNIT_POS_X) as usize];
             }
-            out[position / outputs * stride + position % outputs] = F::cast_from(total);
+            out[position] = F::cast_from(total);
         }
         sync_cube();
         first += CUBE_COUNT_X as usize * SUMS as usize;
@@ -274,6 +271,8 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             cols.clone().into_tensor_arg(),
             x.clone().into_tensor_arg(),
             partial.clone().into_tensor_arg(),
+            batch,
+            outputs,
             config,
             dtypes(x.dtype),
         );
@@ -284,6 +283,7 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             address_type([&partial, &y]),
             partial.into_tensor_arg(),
             y.clone().into_tensor_arg(),
+            cubes,
             dtypes(x.dtype),
         );
     }

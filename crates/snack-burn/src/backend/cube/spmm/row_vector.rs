@@ -50,6 +50,8 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
     x: &Tensor<Vector<F, V>>,
     bias: &Tensor<F>,
     y: &mut Tensor<F>,
+    batch: usize,
+    feature_vectors: usize,
     #[comptime] config: RowVector,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
@@ -61,10 +63,8 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
     let member = unit / team_size;
     let group = (unit % team_size) / config.vectors;
     let lane = unit % config.vectors;
-    let (batch, y_stride) = (y.shape(0), y.stride(0));
     let outputs = offsets.len() - 1;
     let last_entry = values.len() - 1;
-    let feature_vectors = x.shape(1) / LANES;
 
     let mut words = Array::<u32>::new(unroll);
     let mut loaded = Array::<A>::new(unroll);
@@ -121,7 +121,7 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
                         if config.biased {
                             value += A::cast_from(bias[output]);
                         }
-                        y[sample * y_stride + output] = F::cast_from(value);
+                        y[sample * outputs + output] = F::cast_from(value);
                     }
                 }
             }
@@ -187,6 +187,8 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             turned.into_tensor_arg(),
             problem.bias.as_ref().unwrap_or(x).clone().into_tensor_arg(),
             y.clone().into_tensor_arg(),
+            problem.batch(),
+            padded / LANES,
             config,
             dtypes(x.dtype),
         );
