@@ -198,6 +198,14 @@ pub enum RoutineError {
         /// Name of the routine.
         routine: &'static str,
     },
+    /// The device does not compute in the type at all.
+    #[error("sparse products in {dtype} need arithmetic that device `{device}` does not have")]
+    UnsupportedType {
+        /// Name of the device.
+        device: String,
+        /// Name of the type.
+        dtype: &'static str,
+    },
     /// The routine is made for smaller problems.
     #[error(
         "routine `{routine}` takes a {what} of at most {allowed} on this device, got {requested}"

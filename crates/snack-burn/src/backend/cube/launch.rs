@@ -65,6 +65,21 @@ pub(super) fn batch_tile(batch: usize) -> usize {
     }
 }
 
+/// Refuses types that the device does not compute in.
+pub(super) fn check_type(tensor: &CubeTensor) -> Result<(), RoutineError> {
+    let properties = tensor.client.properties();
+    match dtypes(tensor.dtype)
+        .iter()
+        .all(|&elem| properties.supports_type(elem))
+    {
+        true => Ok(()),
+        false => Err(RoutineError::UnsupportedType {
+            device: tensor.client.name().to_string(),
+            dtype: tensor.dtype.name(),
+        }),
+    }
+}
+
 /// Whether the device adds the type atomically.
 pub(super) fn adds_atomically(client: &Client, dtype: DType) -> bool {
     client

@@ -20,6 +20,18 @@ const CANDIDATES: [SddmmRoutine; 4] = [
     SddmmRoutine::Panel,
 ];
 
+/// Whether the routine is worth measuring: the device can run it, and the batch is not one at which
+/// it is known to be many times slower than another.
+#[cfg(feature = "autotune")]
+fn competes(problem: &SddmmProblem, routine: SddmmRoutine) -> bool {
+    let largest_batch = match routine {
+        SddmmRoutine::RowBlock => 64,
+        SddmmRoutine::OuterProduct if row_vector::plan(problem).is_ok() => 16,
+        _ => usize::MAX,
+    };
+    problem.batch() <= largest_batch && fits(problem, routine)
+}
+
 /// Whether the device can run the routine on the problem.
 fn fits(problem: &SddmmProblem, routine: SddmmRoutine) -> bool {
     match routine {
@@ -64,7 +76,7 @@ mod tuner {
     use burn_cubecl::{CubeTuneId, tensor::CubeTensor};
     use cubecl::tune::{LocalTuner, Tunable, TunableSet, local_tuner};
 
-    use super::{CANDIDATES, SddmmProblem, fits, launch};
+    use super::{CANDIDATES, SddmmProblem, competes, launch};
     use crate::backend::cube::tune::{Direction, SparseAutotuneKey};
 
     fn key(problem: &SddmmProblem) -> SparseAutotuneKey {
@@ -78,7 +90,7 @@ mod tuner {
             problem.batch(),
             problem.packed,
             candidates
-                .filter(|&(_, &routine)| fits(problem, routine))
+                .filter(|&(_, &routine)| competes(problem, routine))
                 .map(|(bit, _)| 1 << bit)
                 .sum(),
         )

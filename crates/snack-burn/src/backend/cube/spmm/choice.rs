@@ -5,6 +5,8 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::{SpmmProblem, launch, panel, row_block, row_plane, row_scatter, row_vector};
 use crate::backend::cube::launch::is_cpu;
+#[cfg(feature = "autotune")]
+use crate::backend::cube::launch::plane_size;
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Non-zeros from which it pays to stage the dense operand: the launch of a cube that does costs
@@ -25,6 +27,19 @@ const CANDIDATES: [SpmmRoutine; 6] = [
     SpmmRoutine::RowUnit,
     SpmmRoutine::Panel,
 ];
+
+/// Whether the routine is worth measuring: the device can run it, and the batch is not one at which
+/// it is known to be many times slower than another.
+#[cfg(feature = "autotune")]
+fn competes(problem: &SpmmProblem, routine: SpmmRoutine) -> bool {
+    let largest_batch = match routine {
+        SpmmRoutine::RowScatter => 16,
+        SpmmRoutine::RowBlock | SpmmRoutine::RowPlane => 64,
+        SpmmRoutine::RowUnit if plane_size(&problem.x.client).is_some() => 0,
+        _ => usize::MAX,
+    };
+    problem.batch() <= largest_batch && fits(problem, routine)
+}
 
 /// Whether the device can run the routine on the problem.
 fn fits(problem: &SpmmProblem, routine: SpmmRoutine) -> bool {
@@ -78,7 +93,7 @@ mod tuner {
     use burn_cubecl::{CubeTuneId, tensor::CubeTensor};
     use cubecl::tune::{LocalTuner, Tunable, TunableSet, local_tuner};
 
-    use super::{CANDIDATES, SpmmProblem, fits, launch};
+    use super::{CANDIDATES, SpmmProblem, competes, launch};
     use crate::backend::cube::tune::{Direction, SparseAutotuneKey};
 
     fn key(problem: &SpmmProblem) -> SparseAutotuneKey {
@@ -95,7 +110,7 @@ mod tuner {
             problem.batch(),
             problem.packed,
             candidates
-                .filter(|&(_, &routine)| fits(problem, routine))
+                .filter(|&(_, &routine)| competes(problem, routine))
                 .map(|(bit, _)| 1 << bit)
                 .sum(),
         )
@@ -110,12 +125,13 @@ mod tuner {
                 TunableSet::new_cloning_inputs(key);
             CANDIDATES.into_iter().fold(set, |set, routine| {
                 let name = routine.name();
-                set.with(Tunable::new(name, move |problem: SpmmProblem| {
-                    match fits(&problem, routine) {
+                set.with(Tunable::new(
+                    name,
+                    move |problem: SpmmProblem| match competes(&problem, routine) {
                         true => launch(&problem, routine).map_err(|error| error.to_string()),
                         false => Err(format!("routine `{name}` does not fit")),
-                    }
-                }))
+                    },
+                ))
             })
         });
         TUNER.execute(&id, &problem.x.client, tunables, problem.clone())
