@@ -125,13 +125,13 @@ mod tuner {
                 TunableSet::new_cloning_inputs(key);
             CANDIDATES.into_iter().fold(set, |set, routine| {
                 let name = routine.name();
-                set.with(Tunable::new(
-                    name,
-                    move |problem: SpmmProblem| match competes(&problem, routine) {
-                        true => launch(&problem, routine).map_err(|error| error.to_string()),
-                        false => Err(format!("routine `{name}` does not fit")),
-                    },
-                ))
+                let run = move |problem: SpmmProblem| {
+                    if !competes(&problem, routine) {
+                        return Err(format!("routine `{name}` does not fit"));
+                    }
+                    launch(&problem, routine).map_err(|error| error.to_string())
+                };
+                set.with(Tunable::new(name, run))
             })
         });
         TUNER.execute(&id, &problem.x.client, tunables, problem.clone())
