@@ -90,14 +90,14 @@ fn matrix(case: &Case, dtype: DType, device: &Device) -> SparseTensor {
     SparseTensor::new(values, DevicePattern::new(case.pattern(), device))
 }
 
-/// The routines that promise sums in f32: not the composed one, whose sums are Burn's, nor
-/// atomic additions, which are made in the type of the output.
+/// The routines that promise sums in f32: not those composed of Burn's operations or dense products,
+/// whose sums are Burn's, nor atomic additions, which are made in the type of the output.
 fn exact(routines: Vec<Routines>) -> impl Iterator<Item = Routines> {
     routines.into_iter().filter(|routines| {
         !matches!(
             routines.spmm,
-            SpmmRoutine::Composed | SpmmRoutine::CooAtomic
-        ) && routines.sddmm != SddmmRoutine::Composed
+            SpmmRoutine::Composed | SpmmRoutine::CooAtomic | SpmmRoutine::Panel
+        ) && !matches!(routines.sddmm, SddmmRoutine::Composed | SddmmRoutine::Panel)
     })
 }
 

@@ -4,7 +4,6 @@
 
 mod support;
 
-mod capture;
 mod damaged_records;
 mod determinism;
 mod empty;

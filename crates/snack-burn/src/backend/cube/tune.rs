@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::launch::is_cpu;
 
-/// Multiplications from which a choice is measured; smaller problems cost their launch, whatever
-/// the routine.
-const TUNED_FROM: usize = 1 << 18;
+/// Multiplications from which a choice is measured: fewer take some tens of microseconds, most of
+/// which is the launch, and single measurements do not resolve the differences.
+const TUNED_FROM: usize = 1 << 25;
 
 /// Which product a key is for.
 #[derive(Hash, Eq, PartialEq, Debug, Clone, Copy, Serialize, Deserialize)]

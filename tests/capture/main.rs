@@ -1,12 +1,19 @@
 //! Captured passes and training steps that differ from the eager ones: stale buffers, state that
 //! does not move on, host reads that a recording refuses.
+//!
+//! A binary of its own with one test, because a device that records refuses much of what other
+//! tests would do beside it.
+
+#[allow(dead_code, unused_imports)]
+#[path = "../it/support/mod.rs"]
+mod support;
 
 use burn::module::Module;
 use burn::tensor::{Distribution, Tensor};
 use snack_burn::capture::Captured;
 use snack_burn::prelude::*;
 
-use crate::support::{Backend, backends, floats};
+use support::{Backend, backends, floats};
 
 const STEPS: usize = 8;
 /// Runs of a closure before the first replay: to warm up, and to record.
@@ -48,7 +55,12 @@ fn training_step(layer: &SparseLinear, x: Tensor<2>) -> impl FnMut() -> Tensor<1
 }
 
 #[test]
-fn a_captured_forward_pass_follows_its_input() {
+fn captured_and_eager_agree() {
+    a_captured_forward_pass_repeats();
+    a_captured_training_step_has_the_losses_of_the_eager_one();
+}
+
+fn a_captured_forward_pass_repeats() {
     for backend in backends() {
         let layer = layer(&backend).valid();
         let device = &backend.device;
@@ -65,7 +77,6 @@ fn a_captured_forward_pass_follows_its_input() {
     }
 }
 
-#[test]
 fn a_captured_training_step_has_the_losses_of_the_eager_one() {
     for backend in backends() {
         let layer = layer(&backend);
