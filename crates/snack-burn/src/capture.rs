@@ -56,10 +56,14 @@ pub struct Captured<T, F> {
 
 impl<T, F: FnMut() -> T + 'static> Captured<T, F> {
     /// Runs the closure a few times to warm up and once to record it. State that it changes goes on
-    /// through these runs.
+    /// through these runs. The device may be that of the closure with autodiff or without.
+    ///
+    /// While it records, other threads must leave the device alone: most of what they would ask of
+    /// it fails then.
     pub fn new(device: &Device, closure: F) -> Self {
         Self {
-            graph: capture(device, closure),
+            // Burn's autodiff decorator does not pass a capture on to the device below it.
+            graph: capture(&device.clone().without_autodiff(), closure),
             stream: PhantomData,
         }
     }
