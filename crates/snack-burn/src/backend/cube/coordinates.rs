@@ -22,7 +22,7 @@ pub(super) fn coordinate_word(
 ) -> u32 {
     if packed {
         // With an even distance, one address serves all distances.
-        if comptime!(ahead % 2 == 0) {
+        if comptime!(ahead.is_multiple_of(2)) {
             words[first / 2 + comptime!(ahead / 2)]
         } else {
             words[(first + ahead) / 2]
