@@ -348,3 +348,33 @@ fn another_width_is_refused() {
     let device = Device::default();
     layer(16, 12, &device).forward(ramp([5, 15], &device));
 }
+
+/// Value, gradient and index of a trained layer take at most 18 bytes a non-zero on a device with
+/// halved coordinates, and 24 elsewhere, offsets and padding apart.
+#[test]
+fn state_of_a_trained_layer() {
+    const PADDED_LISTS: usize = 4;
+    const LONGEST_PADDING: usize = 4096 * size_of::<i32>();
+    let (d_input, d_output) = (700, 900);
+    for backend in backends() {
+        let device = backend.autodiff();
+        let layer = SparseLinearConfig::new(d_input, d_output)
+            .with_sparsity(0.9)
+            .with_seed(Some(1))
+            .init(&device);
+        let input = Tensor::<2>::ones([2, d_input], &device).require_grad();
+        let grads = layer.forward(input.clone()).sum().backward();
+        assert!(input.grad(&grads).is_some() && layer.values.grad(&grads).is_some());
+
+        let offsets = (d_input + d_output + 2) * size_of::<i32>();
+        let apart = offsets + PADDED_LISTS * LONGEST_PADDING;
+        let index = layer.pattern.index_bytes().saturating_sub(apart);
+        let state = 2 * size_of::<f32>() + index.div_ceil(layer.nnz());
+        let limit = if backend.is_cube() { 18 } else { 24 };
+        assert!(
+            state <= limit,
+            "{state} bytes a non-zero on {}",
+            backend.name
+        );
+    }
+}

@@ -6,7 +6,7 @@
 
 use std::marker::PhantomData;
 
-use burn::tensor::{Device, Graph, capture};
+use burn::tensor::{Device, Graph, Tensor, capture};
 
 /// A captured computation that owns all it needs.
 ///
@@ -15,9 +15,10 @@ use burn::tensor::{Device, Graph, capture};
 /// the graph keeps alive the buffers in between, which are its own; and the value stays on the
 /// thread, and so on the stream, where it was recorded.
 ///
-/// What the closure must do for a replay to go on from the one before: change its state by
-/// operations that reuse the buffer, as `w.inplace(|w| w - step)` does for a tensor that nothing
-/// else holds. On a device without graphs a replay runs the closure again.
+/// A replay goes on from the one before only if the closure leaves its state in the buffers that it
+/// reads it from: [`store`] does so. An ordinary assignment, or an operation that may reuse another
+/// operand's buffer, gives every replay the first state again. On a device without graphs a replay
+/// runs the closure again.
 ///
 /// # Example
 ///
@@ -25,7 +26,7 @@ use burn::tensor::{Device, Graph, capture};
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use snack_burn::capture::Captured;
+/// use snack_burn::capture::{Captured, store};
 /// use snack_burn::prelude::*;
 ///
 /// let device = Device::flex().autodiff();
@@ -41,7 +42,8 @@ use burn::tensor::{Device, Graph, capture};
 ///     let loss = (y - target.clone()).square().mean();
 ///     let grad = tracked.grad(&loss.backward()).expect("the values are tracked");
 ///     drop(tracked);
-///     values.inplace(|values| values - grad * 0.1);
+///     let stepped = values.clone() - grad * 0.1;
+///     store(&mut values, stepped);
 ///     loss.inner()
 /// });
 /// let first: f32 = step.replay().clone().into_scalar();
@@ -87,4 +89,23 @@ impl<T, F: FnMut() -> T + 'static> Captured<T, F> {
     pub fn is_hardware(&self) -> bool {
         self.graph.is_hardware()
     }
+}
+
+/// Writes `value` into the buffer of `state`, where the next replay of a [`Captured`] reads it.
+///
+/// Nothing else may hold `state` when it is called: no clone, and no autodiff graph. Whether the
+/// buffer was kept cannot be seen from outside; compare a few losses of a captured step with those
+/// of the closure run by itself.
+///
+/// # Panics
+///
+/// Panics if the shapes differ.
+pub fn store<const D: usize>(state: &mut Tensor<D>, value: Tensor<D>) {
+    assert_eq!(
+        state.dims(),
+        value.dims(),
+        "store: expected a value of the shape of the state"
+    );
+    let everything = value.dims().map(|size| 0..size);
+    state.inplace(|state| state.slice_assign(everything, value));
 }
