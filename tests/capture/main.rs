@@ -13,7 +13,9 @@ use burn::tensor::{Distribution, Tensor};
 use snack_burn::capture::{Captured, store};
 use snack_burn::prelude::*;
 
-use support::{Backend, backends, floats};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use support::{Backend, backends, floats, panic_text};
 
 const STEPS: usize = 8;
 /// Runs of a closure before the first replay: to warm up, and to record.
@@ -58,8 +60,43 @@ fn training_step(layer: &SparseLinear, x: Tensor<2>) -> impl FnMut() -> Tensor<1
 
 #[test]
 fn captured_and_eager_agree() {
+    a_panic_while_recording_leaves_the_device_usable();
     a_captured_forward_pass_repeats();
     a_captured_training_step_has_the_losses_of_the_eager_one();
+}
+
+fn a_panic_while_recording_leaves_the_device_usable() {
+    for backend in backends() {
+        let x = Tensor::<1>::ones([2], &backend.device);
+        for (panics_in, reads) in [(1, false), (RUNS_BEFORE, false), (0, true)] {
+            let (x, mut run) = (x.clone(), 0);
+            let attempt = catch_unwind(AssertUnwindSafe(|| {
+                Captured::new(&backend.device, move || {
+                    run += 1;
+                    assert!(run != panics_in, "run {run} panics");
+                    if reads {
+                        assert_eq!(floats(&x), [1.0, 1.0]);
+                    }
+                    x.clone() * 3.0
+                })
+            }));
+            let text = format!(
+                "panic in run {panics_in}, reads {reads}, on {}",
+                backend.name
+            );
+            // Reading is refused where a recording is made, and harmless elsewhere.
+            if !reads {
+                let text = panic_text(
+                    attempt
+                        .err()
+                        .unwrap_or_else(|| panic!("{text} is passed on")),
+                );
+                assert!(text.contains("panics"), "{text}");
+            }
+            let after = Tensor::<1>::ones([3], &backend.device) * 4.0;
+            assert_eq!(floats(&after), [4.0; 3], "{text}");
+        }
+    }
 }
 
 fn a_captured_forward_pass_repeats() {
@@ -93,7 +130,7 @@ fn a_captured_training_step_has_the_losses_of_the_eager_one() {
         let replayed: Vec<f64> = (0..STEPS).map(|_| floats(captured.replay())[0]).collect();
 
         let text = format!("on {}, hardware graph: {hardware}", backend.name);
-        // The fallback runs the closure once, the recording three times to warm up and once more.
+        // Three runs warm up, and a fourth is recorded or run.
         let first = losses
             .iter()
             .position(|&loss| loss == replayed[0])

@@ -282,3 +282,33 @@ fn dense_and_back() {
         assert_eq!(sparse.to_dense().dtype(), dtype);
     }
 }
+
+/// A type that the device has no arithmetic for is named, whatever the routine; zeros are no answer.
+#[test]
+fn unsupported_types_are_refused_by_every_routine() {
+    let mut rng = ChaCha8Rng::seed_from_u64(78);
+    let case = Case::random([3, 4], 6, &mut rng);
+    for backend in backends().into_iter().filter(Backend::is_cube) {
+        for dtype in [DType::F16, DType::BF16] {
+            if backend.supports(dtype) {
+                continue;
+            }
+            for spmm in [
+                SpmmRoutine::Auto,
+                SpmmRoutine::Composed,
+                SpmmRoutine::RowUnit,
+            ] {
+                let routines = Routines {
+                    spmm,
+                    ..Default::default()
+                };
+                let attempt = catch_unwind(AssertUnwindSafe(|| {
+                    let device = &backend.device;
+                    let x = half(&[1.0; 4], [1, 4], dtype, device);
+                    floats(&matrix(&case, dtype, device).with_routines(routines).spmm(x))
+                }));
+                assert!(attempt.is_err(), "{spmm} in {dtype:?} on {}", backend.name);
+            }
+        }
+    }
+}

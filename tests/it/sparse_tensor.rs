@@ -282,3 +282,32 @@ fn operands_on_other_devices_are_refused() {
         assert_eq!(floats(&moved.to_dense()), floats(&matrix.to_dense()));
     }
 }
+
+/// A choice made for a matrix that its transpose forgets.
+#[test]
+fn the_transpose_keeps_the_routines() {
+    let mut rng = ChaCha8Rng::seed_from_u64(77);
+    let case = Case::random([5, 7], 12, &mut rng);
+    for backend in backends() {
+        let named = if backend.is_cube() {
+            "host_rows"
+        } else {
+            "row_unit"
+        };
+        let routines = Routines {
+            spmm: named.parse().unwrap(),
+            ..Default::default()
+        };
+        let matrix = case
+            .sparse(&backend.device)
+            .with_routines(routines)
+            .transpose();
+        let x = Tensor::<2>::ones([1, 5], &backend.device);
+        let refused = catch_unwind(AssertUnwindSafe(|| floats(&matrix.spmm(x))));
+        assert!(
+            refused.is_err(),
+            "{named} does not exist on {}",
+            backend.name
+        );
+    }
+}

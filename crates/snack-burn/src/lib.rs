@@ -6,6 +6,7 @@
 //! * [`checkpoint`]: a training run in one file.
 //! * [`tensor`]: [`SparseTensor`](tensor::SparseTensor), sparse matrices with gradients.
 //! * [`pattern`]: coordinates on the host, random ones included.
+//! * [`capture`]: forward passes and training steps replayed as one hardware graph.
 //! * [`ops`]: what a back end computes, and by which routine.
 //!
 //! ```

@@ -1,5 +1,6 @@
 //! One import for the usual types.
 
+pub use crate::capture::Captured;
 pub use crate::checkpoint::{Checkpoint, CheckpointError};
 pub use crate::dst::{Dst, DstConfig, DstState, LayerUpdate, TopologyUpdate};
 pub use crate::error::SparseError;

@@ -19,8 +19,10 @@ use super::{Index, Routines, composed};
 ///
 /// # Panics
 ///
-/// A routine other than `Auto` panics with a
-/// [`RoutineError`](crate::ops::RoutineError) when the device cannot run it.
+/// A routine that is named, so neither `Auto` nor `Estimated`, panics with a
+/// [`RoutineError`](crate::ops::RoutineError) when the device cannot run it. Under fusion the
+/// operations of a device run when a result is read: so late the panic comes, as the cause of an
+/// error of Burn, or never if nothing is read.
 #[backend_extension(
     Autodiff,
     Fusion: cfg(feature = "fusion"),
@@ -81,7 +83,7 @@ pub trait SparseOps: Backend {
         y: FloatTensor<Self>,
         routines: Routines,
     ) -> FloatTensor<Self> {
-        assert_composed(routines.spmm.name());
+        assert_composed(routines.transposed().name());
         composed::spmm_transposed::<Self>(values, &index, y)
     }
 

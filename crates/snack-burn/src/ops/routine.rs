@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub enum SpmmRoutine {
     /// The fastest deterministic routine that the device can run: measured once for problems of
     /// about the same size and remembered on disk, where the feature `autotune` is on and the
-    /// problem is large enough to matter; otherwise as `Estimated`.
+    /// problem is large enough to matter; otherwise as `Estimated`. Another device, or measuring
+    /// anew, may choose another one, whose bits differ.
     #[default]
     Auto,
     /// The deterministic routine that a rule expects to be fastest, without measuring. The same
@@ -33,7 +34,7 @@ pub enum SpmmRoutine {
     /// Some rows at a time as a dense panel of bounded size, multiplied by the back end's dense
     /// product, whose precision it has: for large batches in half precision.
     Panel,
-    /// One plane per row and tile of the batch; the plane's lanes share the row's non-zeros.
+    /// Some lanes of a plane per row, which share its non-zeros: for small problems and short rows.
     RowPlane,
     /// The transposed product in the order of the rows: a cube adds row after row to sums in shared
     /// memory, and a second kernel adds the sums of all cubes. For small batches.
@@ -75,26 +76,33 @@ pub enum SddmmRoutine {
 
 /// The routine of each operation of a layer or tensor; [`Auto`](SpmmRoutine::Auto) by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Routines {
-    /// Routine of the product and the transposed product.
+    /// Routine of the product.
     pub spmm: SpmmRoutine,
+    /// Routine of the transposed product, which is the gradient of the input; that of the product
+    /// if absent.
+    pub spmm_transposed: Option<SpmmRoutine>,
     /// Routine of the sampled product, which is the gradient of the values.
     pub sddmm: SddmmRoutine,
     /// Bytes of device memory that the panels of the `panel` routine may take, 40 MB by default.
-    #[serde(default = "panel_bytes")]
     pub panel_bytes: usize,
 }
 
-const fn panel_bytes() -> usize {
-    40_000_000
+impl Routines {
+    /// The routine of the transposed product.
+    pub fn transposed(&self) -> SpmmRoutine {
+        self.spmm_transposed.unwrap_or(self.spmm)
+    }
 }
 
 impl Default for Routines {
     fn default() -> Self {
         Self {
             spmm: SpmmRoutine::default(),
+            spmm_transposed: None,
             sddmm: SddmmRoutine::default(),
-            panel_bytes: panel_bytes(),
+            panel_bytes: 40_000_000,
         }
     }
 }
@@ -247,6 +255,14 @@ mod tests {
         for &routine in SddmmRoutine::ALL {
             assert_eq!(routine.name().parse(), Ok(routine));
         }
+    }
+
+    #[test]
+    fn fields_of_routines_are_optional_and_known() {
+        let routines: Routines = serde_json::from_str(r#"{"spmm":"row_vector"}"#).unwrap();
+        assert_eq!(routines.transposed(), SpmmRoutine::RowVector);
+        assert_eq!(routines.panel_bytes, Routines::default().panel_bytes);
+        assert!(serde_json::from_str::<Routines>(r#"{"panel_byte":3}"#).is_err());
     }
 
     #[test]

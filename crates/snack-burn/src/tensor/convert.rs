@@ -68,7 +68,7 @@ impl SparseTensor {
             .reshape([rows, cols])
     }
 
-    /// The transposed matrix `[k, m]`; gradients flow back to the values.
+    /// The transposed matrix `[k, m]` with the same routines; gradients flow back to the values.
     pub fn transpose(&self) -> Self {
         let order = self.pattern().transposed();
         let device = self.device_pattern().device();
@@ -79,7 +79,7 @@ impl SparseTensor {
                 self.values().clone().select(0, upload(slots, device))
             }
         };
-        Self::new(values, DevicePattern::new(order.pattern, device))
+        Self::new(values, DevicePattern::new(order.pattern, device)).with_routines(self.routines)
     }
 
     fn from_host<T: Element>(pattern: Pattern, values: Vec<T>, device: &Device) -> Self {

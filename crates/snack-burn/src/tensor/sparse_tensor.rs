@@ -32,7 +32,7 @@ use crate::pattern::Pattern;
 pub struct SparseTensor {
     values: Tensor<1>,
     pattern: DevicePattern,
-    routines: Routines,
+    pub(super) routines: Routines,
 }
 
 impl SparseTensor {

@@ -7,7 +7,7 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::launch::{add_bias, zeros};
+use super::launch::{add_bias, check_type, zeros};
 use super::sddmm::{SddmmProblem, sddmm};
 use super::spmm::{SpmmProblem, spmm};
 use crate::ops::{
@@ -40,6 +40,7 @@ impl SparseOps for CubeBackend {
         y: FloatTensor<Self>,
         routines: Routines,
     ) -> FloatTensor<Self> {
+        supported(&y);
         let shape = [y.shape()[0], index.shape[1]];
         if shape.contains(&0) || index.nnz == 0 {
             return zeros(&y, Shape::new(shape));
@@ -52,7 +53,7 @@ impl SparseOps for CubeBackend {
         else {
             return composed::spmm_transposed::<Self>(values, &index, y);
         };
-        if routines.spmm == SpmmRoutine::Composed {
+        if routines.transposed() == SpmmRoutine::Composed {
             return composed::spmm_transposed::<Self>(values, &index, y);
         }
         let problem = SpmmProblem {
@@ -67,7 +68,7 @@ impl SparseOps for CubeBackend {
             bias: None,
             panel_bytes: routines.panel_bytes,
         };
-        run(spmm(&problem, routines.spmm))
+        run(spmm(&problem, routines.transposed()))
     }
 
     fn sddmm(
@@ -76,6 +77,7 @@ impl SparseOps for CubeBackend {
         index: Index<Self>,
         routines: Routines,
     ) -> FloatTensor<Self> {
+        supported(&x);
         let nnz = index.nnz;
         if nnz == 0 || x.shape()[0] == 0 {
             return zeros(&x, Shape::new([nnz]));
@@ -104,6 +106,7 @@ fn product(
     bias: Option<CubeTensor>,
     routines: Routines,
 ) -> CubeTensor {
+    supported(&x);
     let shape = [x.shape()[0], index.shape[0]];
     let apart = |y| match &bias {
         Some(bias) => add_bias(y, bias),
@@ -131,6 +134,10 @@ fn product(
         panel_bytes: routines.panel_bytes,
     };
     run(spmm(&problem, routines.spmm))
+}
+
+fn supported(operand: &CubeTensor) {
+    check_type(operand).unwrap_or_else(|error| panic!("{error}"));
 }
 
 fn run(

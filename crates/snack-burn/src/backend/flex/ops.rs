@@ -43,7 +43,7 @@ impl SparseOps for Flex {
         y: FloatTensor<Self>,
         routines: Routines,
     ) -> FloatTensor<Self> {
-        if is_composed(routines.spmm) {
+        if is_composed(routines.transposed()) {
             return composed::spmm_transposed::<Self>(values, &index, y);
         }
         match values.dtype() {

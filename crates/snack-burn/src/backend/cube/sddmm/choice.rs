@@ -7,6 +7,9 @@ use super::{SddmmProblem, launch, panel, row_block, row_vector};
 use crate::backend::cube::launch::is_cpu;
 use crate::ops::{RoutineError, SddmmRoutine};
 
+/// Non-zeros from which it pays to stage `X`: until then one unit per non-zero is done sooner.
+const STAGED_FROM: usize = 500_000;
+
 /// Largest batch for which `X` is staged as it is.
 const SMALL_BATCH: usize = 4;
 
@@ -52,13 +55,14 @@ pub(super) fn estimated(problem: &SddmmProblem) -> SddmmRoutine {
         return SddmmRoutine::OuterProduct;
     }
     let preferred = match problem.batch() <= SMALL_BATCH {
-        true => [SddmmRoutine::RowBlock, SddmmRoutine::OuterProduct],
-        false => [SddmmRoutine::RowVector, SddmmRoutine::OuterProduct],
+        true if problem.nnz < STAGED_FROM => SddmmRoutine::OuterProduct,
+        true => SddmmRoutine::RowBlock,
+        false => SddmmRoutine::RowVector,
     };
-    preferred
-        .into_iter()
-        .find(|&routine| fits(problem, routine))
-        .unwrap_or(SddmmRoutine::OuterProduct)
+    match fits(problem, preferred) {
+        true => preferred,
+        false => SddmmRoutine::OuterProduct,
+    }
 }
 
 /// Runs the routine that was measured to be fastest, or that is expected to be where measuring is

@@ -8,7 +8,6 @@ mod row_vector;
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::launch::check_type;
 use super::panel;
 use crate::ops::{RoutineError, SddmmRoutine};
 
@@ -51,7 +50,6 @@ pub(super) fn sddmm(
     problem: &SddmmProblem,
     routine: SddmmRoutine,
 ) -> Result<CubeTensor, RoutineError> {
-    check_type(&problem.x)?;
     match routine {
         SddmmRoutine::Auto => choice::tuned(problem),
         SddmmRoutine::Estimated => launch(problem, choice::estimated(problem)),

@@ -11,7 +11,6 @@ mod row_vector;
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::launch::check_type;
 use super::panel;
 use crate::ops::{RoutineError, SpmmRoutine};
 
@@ -68,7 +67,6 @@ pub(super) fn spmm(
     problem: &SpmmProblem,
     routine: SpmmRoutine,
 ) -> Result<CubeTensor, RoutineError> {
-    check_type(&problem.x)?;
     match routine {
         SpmmRoutine::Auto => choice::tuned(problem),
         SpmmRoutine::Estimated => launch(problem, choice::estimated(problem)),
