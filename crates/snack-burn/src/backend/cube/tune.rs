@@ -1,12 +1,14 @@
-//! What a measured choice of a routine is remembered by.
+//! Choosing a routine by measurement, and what the choice is remembered by.
 #![cfg(feature = "autotune")]
 
 use burn::tensor::DType;
-use burn_cubecl::tensor::CubeTensor;
+use burn_cubecl::{CubeTuneId, tensor::CubeTensor};
 use cubecl::AutotuneKey;
+use cubecl::tune::{LocalTuner, Tunable, TunableSet};
 use serde::{Deserialize, Serialize};
 
 use super::launch::is_cpu;
+use crate::ops::RoutineError;
 
 /// Multiplications from which a choice is measured: fewer take some tens of microseconds, most of
 /// which is the launch, and single measurements do not resolve the differences.
@@ -45,4 +47,67 @@ pub(super) struct SparseAutotuneKey {
 /// Whether measuring is worth it.
 pub(super) fn pays(x: &CubeTensor, nnz: usize) -> bool {
     !is_cpu(&x.client) && nnz.saturating_mul(x.meta.shape()[0]) >= TUNED_FROM
+}
+
+/// The routines that an operation chooses among.
+pub(super) struct Contest<P: 'static, R: 'static> {
+    /// Routines with the names that their measurements are kept under.
+    pub candidates: &'static [(&'static str, R)],
+    /// Whether a routine takes part in a problem.
+    pub competes: fn(&P, R) -> bool,
+    pub launch: fn(&P, R) -> Result<CubeTensor, RoutineError>,
+}
+
+impl<P: Problem, R: Copy + Send + Sync + 'static> Contest<P, R> {
+    /// Runs the fastest routine; the first problem of a kind runs them all.
+    pub fn run(
+        &'static self,
+        tuner: &'static LocalTuner<SparseAutotuneKey, CubeTuneId>,
+        problem: &P,
+    ) -> CubeTensor {
+        let x = problem.operand();
+        let id = CubeTuneId::new(&x.client, &x.device);
+        let tunables = tuner.init(&id, move || {
+            let set: TunableSet<SparseAutotuneKey, P, CubeTensor> =
+                TunableSet::new_cloning_inputs(|problem: &P| self.key(problem));
+            self.candidates.iter().fold(set, |set, &(name, routine)| {
+                let run = move |problem: P| {
+                    if !(self.competes)(&problem, routine) {
+                        return Err(format!("routine `{name}` does not compete"));
+                    }
+                    (self.launch)(&problem, routine).map_err(|error| error.to_string())
+                };
+                set.with(Tunable::new(name, run))
+            })
+        });
+        tuner.execute(&id, &x.client, tunables, problem.clone())
+    }
+
+    fn key(&self, problem: &P) -> SparseAutotuneKey {
+        let x = problem.operand();
+        let candidates = self.candidates.iter().enumerate();
+        SparseAutotuneKey::new(
+            problem.direction(),
+            x.dtype,
+            problem.outputs(),
+            x.meta.shape()[1],
+            problem.nnz(),
+            x.meta.shape()[0],
+            problem.packed(),
+            candidates
+                .filter(|&(_, &(_, routine))| (self.competes)(problem, routine))
+                .map(|(bit, _)| 1 << bit)
+                .sum(),
+        )
+    }
+}
+
+/// What a key is made of.
+pub(super) trait Problem: Clone + Send + Sync + 'static {
+    fn direction(&self) -> Direction;
+    /// The dense operand, `[batch, inputs]`.
+    fn operand(&self) -> &CubeTensor;
+    fn outputs(&self) -> usize;
+    fn nnz(&self) -> usize;
+    fn packed(&self) -> bool;
 }

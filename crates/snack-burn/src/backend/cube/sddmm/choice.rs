@@ -5,6 +5,8 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::{SddmmProblem, launch, panel, row_block, row_vector};
 use crate::backend::cube::launch::is_cpu;
+#[cfg(feature = "autotune")]
+use crate::backend::cube::tune::Contest;
 use crate::ops::{RoutineError, SddmmRoutine};
 
 /// Non-zeros from which it pays to stage `X`: until then one unit per non-zero is done sooner.
@@ -16,12 +18,19 @@ const SMALL_BATCH: usize = 4;
 /// The routines that are measured against each other; not `panel` in full precision, where it has
 /// only that of the dense product.
 #[cfg(feature = "autotune")]
-const CANDIDATES: [SddmmRoutine; 4] = [
-    SddmmRoutine::RowBlock,
-    SddmmRoutine::RowVector,
-    SddmmRoutine::OuterProduct,
-    SddmmRoutine::Panel,
-];
+static CONTEST: Contest<SddmmProblem, SddmmRoutine> = Contest {
+    candidates: &[
+        (SddmmRoutine::RowBlock.name(), SddmmRoutine::RowBlock),
+        (SddmmRoutine::RowVector.name(), SddmmRoutine::RowVector),
+        (
+            SddmmRoutine::OuterProduct.name(),
+            SddmmRoutine::OuterProduct,
+        ),
+        (SddmmRoutine::Panel.name(), SddmmRoutine::Panel),
+    ],
+    competes,
+    launch,
+};
 
 /// Whether the routine is worth measuring: the device can run it, and the batch is not one at which
 /// it is known to be many times slower than another.
@@ -78,46 +87,35 @@ pub(super) fn tuned(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> 
 #[cfg(feature = "autotune")]
 mod tuner {
     use burn_cubecl::{CubeTuneId, tensor::CubeTensor};
-    use cubecl::tune::{LocalTuner, Tunable, TunableSet, local_tuner};
+    use cubecl::tune::{LocalTuner, local_tuner};
 
-    use super::{CANDIDATES, SddmmProblem, competes, launch};
-    use crate::backend::cube::tune::{Direction, SparseAutotuneKey};
+    use super::{CONTEST, SddmmProblem};
+    use crate::backend::cube::tune::{Direction, Problem, SparseAutotuneKey};
 
-    fn key(problem: &SddmmProblem) -> SparseAutotuneKey {
-        let candidates = CANDIDATES.iter().enumerate();
-        SparseAutotuneKey::new(
-            Direction::Sampled,
-            problem.x.dtype,
-            problem.y.meta.shape()[1],
-            problem.x.meta.shape()[1],
-            problem.nnz,
-            problem.batch(),
-            problem.packed,
-            candidates
-                .filter(|&(_, &routine)| competes(problem, routine))
-                .map(|(bit, _)| 1 << bit)
-                .sum(),
-        )
+    impl Problem for SddmmProblem {
+        fn direction(&self) -> Direction {
+            Direction::Sampled
+        }
+
+        fn operand(&self) -> &CubeTensor {
+            &self.x
+        }
+
+        fn outputs(&self) -> usize {
+            self.y.meta.shape()[1]
+        }
+
+        fn nnz(&self) -> usize {
+            self.nnz
+        }
+
+        fn packed(&self) -> bool {
+            self.packed
+        }
     }
 
     pub(super) fn run(problem: &SddmmProblem) -> CubeTensor {
         static TUNER: LocalTuner<SparseAutotuneKey, CubeTuneId> = local_tuner!();
-
-        let id = CubeTuneId::new(&problem.x.client, &problem.x.device);
-        let tunables = TUNER.init(&id, || {
-            let set: TunableSet<SparseAutotuneKey, SddmmProblem, CubeTensor> =
-                TunableSet::new_cloning_inputs(key);
-            CANDIDATES.into_iter().fold(set, |set, routine| {
-                let name = routine.name();
-                let run = move |problem: SddmmProblem| {
-                    if !competes(&problem, routine) {
-                        return Err(format!("routine `{name}` does not fit"));
-                    }
-                    launch(&problem, routine).map_err(|error| error.to_string())
-                };
-                set.with(Tunable::new(name, run))
-            })
-        });
-        TUNER.execute(&id, &problem.x.client, tunables, problem.clone())
+        CONTEST.run(&TUNER, problem)
     }
 }

@@ -6,7 +6,7 @@ use burn_cubecl::tensor::CubeTensor;
 use super::{SpmmProblem, launch, panel, row_block, row_plane, row_scatter, row_vector};
 use crate::backend::cube::launch::is_cpu;
 #[cfg(feature = "autotune")]
-use crate::backend::cube::launch::plane_size;
+use crate::backend::cube::{launch::plane_size, tune::Contest};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Non-zeros from which it pays to stage the dense operand: the launch of a cube that does costs
@@ -19,14 +19,18 @@ const SMALL_BATCH: usize = 4;
 /// The deterministic routines that are measured against each other. `coo_atomic` is not among
 /// them, nor is `panel` in full precision, where it has only that of the dense product.
 #[cfg(feature = "autotune")]
-const CANDIDATES: [SpmmRoutine; 6] = [
-    SpmmRoutine::RowBlock,
-    SpmmRoutine::RowPlane,
-    SpmmRoutine::RowVector,
-    SpmmRoutine::RowScatter,
-    SpmmRoutine::RowUnit,
-    SpmmRoutine::Panel,
-];
+static CONTEST: Contest<SpmmProblem, SpmmRoutine> = Contest {
+    candidates: &[
+        (SpmmRoutine::RowBlock.name(), SpmmRoutine::RowBlock),
+        (SpmmRoutine::RowPlane.name(), SpmmRoutine::RowPlane),
+        (SpmmRoutine::RowVector.name(), SpmmRoutine::RowVector),
+        (SpmmRoutine::RowScatter.name(), SpmmRoutine::RowScatter),
+        (SpmmRoutine::RowUnit.name(), SpmmRoutine::RowUnit),
+        (SpmmRoutine::Panel.name(), SpmmRoutine::Panel),
+    ],
+    competes,
+    launch,
+};
 
 /// Whether the routine is worth measuring: the device can run it, and the batch is not one at which
 /// it is known to be many times slower than another.
@@ -91,49 +95,38 @@ pub(super) fn tuned(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
 #[cfg(feature = "autotune")]
 mod tuner {
     use burn_cubecl::{CubeTuneId, tensor::CubeTensor};
-    use cubecl::tune::{LocalTuner, Tunable, TunableSet, local_tuner};
+    use cubecl::tune::{LocalTuner, local_tuner};
 
-    use super::{CANDIDATES, SpmmProblem, competes, launch};
-    use crate::backend::cube::tune::{Direction, SparseAutotuneKey};
+    use super::{CONTEST, SpmmProblem};
+    use crate::backend::cube::tune::{Direction, Problem, SparseAutotuneKey};
 
-    fn key(problem: &SpmmProblem) -> SparseAutotuneKey {
-        let candidates = CANDIDATES.iter().enumerate();
-        SparseAutotuneKey::new(
-            match problem.slots {
+    impl Problem for SpmmProblem {
+        fn direction(&self) -> Direction {
+            match self.slots {
                 None => Direction::Forward,
                 Some(_) => Direction::Transposed,
-            },
-            problem.x.dtype,
-            problem.outputs(),
-            problem.x.meta.shape()[1],
-            problem.nnz(),
-            problem.batch(),
-            problem.packed,
-            candidates
-                .filter(|&(_, &routine)| competes(problem, routine))
-                .map(|(bit, _)| 1 << bit)
-                .sum(),
-        )
+            }
+        }
+
+        fn operand(&self) -> &CubeTensor {
+            &self.x
+        }
+
+        fn outputs(&self) -> usize {
+            SpmmProblem::outputs(self)
+        }
+
+        fn nnz(&self) -> usize {
+            SpmmProblem::nnz(self)
+        }
+
+        fn packed(&self) -> bool {
+            self.packed
+        }
     }
 
     pub(super) fn run(problem: &SpmmProblem) -> CubeTensor {
         static TUNER: LocalTuner<SparseAutotuneKey, CubeTuneId> = local_tuner!();
-
-        let id = CubeTuneId::new(&problem.x.client, &problem.x.device);
-        let tunables = TUNER.init(&id, || {
-            let set: TunableSet<SparseAutotuneKey, SpmmProblem, CubeTensor> =
-                TunableSet::new_cloning_inputs(key);
-            CANDIDATES.into_iter().fold(set, |set, routine| {
-                let name = routine.name();
-                let run = move |problem: SpmmProblem| {
-                    if !competes(&problem, routine) {
-                        return Err(format!("routine `{name}` does not fit"));
-                    }
-                    launch(&problem, routine).map_err(|error| error.to_string())
-                };
-                set.with(Tunable::new(name, run))
-            })
-        });
-        TUNER.execute(&id, &problem.x.client, tunables, problem.clone())
+        CONTEST.run(&TUNER, problem)
     }
 }
