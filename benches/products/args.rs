@@ -34,7 +34,7 @@ pub struct Args {
     /// Data types of values and operands [default: f32].
     #[arg(long, value_enum, value_delimiter = ',')]
     pub dtype: Vec<Precision>,
-    /// Routine, repeatable; `all` for every one; for `step` also `<spmm>+<sddmm>`.
+    /// Routine, repeatable; `all` for every one; for `step` and `forward` also `<spmm>+<sddmm>`.
     #[arg(long, default_value = "auto")]
     pub routine: Vec<String>,
     /// Measures Burn's dense product and the dense product under a mask too.
@@ -47,22 +47,22 @@ pub struct Args {
     #[arg(long)]
     pub quick: bool,
     /// Leaves out the problems that are not begun after so many seconds.
-    #[arg(long)]
+    #[arg(long, value_parser = positive)]
     pub budget_s: Option<f64>,
     /// Prints the problems and ends.
     #[arg(long)]
     pub list: bool,
     /// Memory bandwidth of the floor in GB/s [default: a measured copy].
-    #[arg(long)]
+    #[arg(long, value_parser = positive)]
     pub bandwidth: Option<f64>,
     /// Bandwidth in GB/s for problems that fit the cache [default: as --bandwidth].
-    #[arg(long)]
+    #[arg(long, value_parser = positive)]
     pub cache_bandwidth: Option<f64>,
     /// Bytes that fit the cache, in MB.
-    #[arg(long, default_value_t = 50.0)]
+    #[arg(long, default_value_t = 50.0, value_parser = positive)]
     pub cache_mb: f64,
     /// Multiply-add rate of the floor in TFLOP/s, two operations each [default: bytes only].
-    #[arg(long)]
+    #[arg(long, value_parser = positive)]
     pub tflops: Option<f64>,
     /// Seed of patterns and operands.
     #[arg(long, default_value_t = 1)]
@@ -119,7 +119,8 @@ impl Args {
     ///
     /// # Errors
     ///
-    /// Returns the text of the error of an impossible shape or sparsity.
+    /// Returns the text of the error of an impossible shape or sparsity, of a problem too large to
+    /// hold, of a routine that does not exist, and of a selection that leaves nothing to measure.
     pub fn problems(&self) -> Result<Vec<Problem>, String> {
         let grids = match self.preset {
             Some(preset) => preset.grids(),
@@ -150,14 +151,48 @@ impl Args {
                 && is_asked(&self.batch, &p.batch)
                 && is_asked(&self.dtype, &p.dtype)
         });
+        if problems.is_empty() {
+            return Err(
+                "no problems: the preset has none of those that were asked for".to_string(),
+            );
+        }
+        let mut measured = self.baselines;
+        for problem in &problems {
+            self.check_size(problem)?;
+            measured |= !self.routines(problem.op)?.is_empty();
+        }
+        if !measured {
+            return Err("nothing to measure: no operation has any of the routines".to_string());
+        }
         Ok(sorted(problems))
+    }
+
+    /// Refuses arrays whose elements need more than 31 bits to count.
+    fn check_size(&self, problem: &Problem) -> Result<(), String> {
+        let Problem { m, k, batch, .. } = *problem;
+        let mut arrays = vec![("non-zeros", 1, problem.nnz)];
+        arrays.push(("elements in an operand", batch, m.max(k)));
+        if self.baselines {
+            arrays.push(("elements in the dense weight", m, k));
+        }
+        for (what, a, b) in arrays {
+            if a.checked_mul(b).is_none_or(|size| size > i32::MAX as usize) {
+                let sparsity = problem.sparsity;
+                return Err(format!(
+                    "{m}x{k} at sparsity {sparsity} and batch {batch} has more than {} {what}",
+                    i32::MAX
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The routines to measure on an operation, by name.
     ///
     /// # Errors
     ///
-    /// Returns the names that exist if a name is no routine of any operation.
+    /// Returns the names that exist if a name is no routine of any operation, and refuses a pair
+    /// for an operation of one kind.
     pub fn routines(&self, op: Op) -> Result<Vec<(String, Routines)>, String> {
         let names = self.routine.iter().flat_map(|name| match name.as_str() {
             "all" => all_names(op),
@@ -172,6 +207,15 @@ impl Args {
             }
         }
         Ok(found)
+    }
+}
+
+/// A rate, size or time that can be divided by.
+fn positive(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().map_err(|error| error.to_string())?;
+    match value.is_finite() && value > 0.0 {
+        true => Ok(value),
+        false => Err("expected a finite number above zero".to_string()),
     }
 }
 
@@ -193,27 +237,30 @@ fn all_names(op: Op) -> Vec<String> {
     }
 }
 
-/// The routines that a name stands for; `None` if it is no routine of `op`.
+/// The routines that a name or a pair stands for; `None` if a name is no routine of `op`.
 fn parse(name: &str, op: Op) -> Result<Option<Routines>, String> {
     let mut routines = Routines::default();
-    let (mut has_spmm, mut has_sddmm) = (false, false);
-    for part in name.split('+') {
-        match (part.parse::<SpmmRoutine>(), part.parse::<SddmmRoutine>()) {
-            (Err(spmm), Err(sddmm)) => return Err(format!("{spmm}; sddmm: {sddmm}")),
-            (spmm, sddmm) => {
-                if let Ok(routine) = spmm {
-                    (routines.spmm, has_spmm) = (routine, true);
-                }
-                if let Ok(routine) = sddmm {
-                    (routines.sddmm, has_sddmm) = (routine, true);
-                }
-            }
-        }
+    if let Some((spmm, sddmm)) = name.split_once('+') {
+        routines.spmm = (spmm.parse()).map_err(|error| format!("--routine {name}: {error}"))?;
+        routines.sddmm =
+            (sddmm.parse()).map_err(|error| format!("--routine {name}: sddmm: {error}"))?;
+        return match op {
+            Op::Forward | Op::Step => Ok(Some(routines)),
+            _ => Err(format!(
+                "--routine {name}: a pair is for --ops step,forward only"
+            )),
+        };
+    }
+    let (spmm, sddmm) = (name.parse::<SpmmRoutine>(), name.parse::<SddmmRoutine>());
+    if let (Err(spmm), Err(sddmm)) = (&spmm, &sddmm) {
+        return Err(format!("{spmm}; sddmm: {sddmm}"));
     }
     let applies = match op {
-        Op::Sddmm => has_sddmm,
-        Op::Spmm | Op::SpmmTransposed | Op::Forward => has_spmm,
-        Op::Step => has_spmm || has_sddmm,
+        Op::Sddmm => sddmm.is_ok(),
+        Op::Spmm | Op::SpmmTransposed | Op::Forward => spmm.is_ok(),
+        Op::Step => true,
     };
+    routines.spmm = spmm.unwrap_or_default();
+    routines.sddmm = sddmm.unwrap_or_default();
     Ok(applies.then_some(routines))
 }

@@ -71,7 +71,7 @@ impl Operands {
     pub fn draw(problem: &Problem, seed: u64, device: &Device) -> Self {
         let Problem { m, k, batch, .. } = *problem;
         let dtype = problem.dtype.dtype();
-        device.seed(seed + batch as u64);
+        device.seed(seed.wrapping_add(batch as u64));
         Self {
             x: normal([batch, k], 1.0, device).cast(dtype),
             y: normal([batch, m], 1.0, device).cast(dtype),
