@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, ProfileDuration, ProfileOptions, TimingMethod, capture};
 
-use super::failure::caught;
+use super::failure::{caught, reason};
 use super::layer::Output;
 use super::methods::{Call, Run};
 
@@ -132,7 +132,7 @@ impl Timer {
             let window = self
                 .device
                 .profile_with(options, || call(Run::Chain(calls)))
-                .map_err(|error| error.to_string())?;
+                .map_err(|error| reason(&error.to_string()))?;
             let (outputs, duration) = window;
             if duration.timing_method() == TimingMethod::System {
                 return Err(NO_CLOCK.to_string());
