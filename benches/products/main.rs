@@ -29,7 +29,7 @@ use layer::{Output, Weight};
 use methods::{Method, Run, call};
 use operands::{Operands, Weights};
 use problems::{Op, Problem};
-use report::{Report, Row, today, write_json};
+use report::{Report, Row, check_writable, today, write_json};
 use timing::Timer;
 
 fn main() -> ExitCode {
@@ -46,15 +46,16 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), String> {
     let problems = args.problems()?;
     if args.list {
-        for problem in &problems {
-            println!("{problem}");
-        }
         if let Some(file) = &args.json {
-            write_json(file, &problems);
+            write_json(file, &problems)?;
         }
+        problems.iter().for_each(|problem| println!("{problem}"));
         return Ok(());
     }
     let device = args.device.device()?;
+    if let Some(file) = &args.json {
+        check_writable(file)?;
+    }
     let on_gpu = !matches!(args.device, DeviceName::Flex | DeviceName::Cpu);
     let timer = Timer::new(&device, args.device == DeviceName::Cuda, args.quick);
     let (ceilings, text) = Ceilings::new(args, &device, &timer, on_gpu);
@@ -101,10 +102,10 @@ fn run(args: &Args) -> Result<(), String> {
                 })
             });
             row.fail = measured.err();
-            report.push(row);
+            report.push(row)?;
         }
     }
-    report.finish();
+    report.finish()?;
     if !left_out.is_empty() {
         println!("left out for want of time: {}", left_out.len());
         left_out.iter().for_each(|problem| println!("  {problem}"));

@@ -1,7 +1,8 @@
 //! Rows on the screen and in a file.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -65,39 +66,62 @@ impl Report {
 
     /// Prints a row and writes the file anew, so that a run cut short leaves what it has.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// Panics if the file cannot be written.
-    pub fn push(&mut self, row: Row) {
+    /// As [`write_json`].
+    pub fn push(&mut self, row: Row) -> Result<(), String> {
         println!("{}", line(&row));
         self.rows.push(row);
-        if let Some(file) = &self.file {
-            write_json(file, &self.rows);
+        self.write()
+    }
+
+    fn write(&self) -> Result<(), String> {
+        match &self.file {
+            Some(file) => write_json(file, &self.rows),
+            None => Ok(()),
         }
     }
 
-    /// Prints how many rows failed or are wrong.
-    pub fn finish(self) {
+    /// Prints how many rows failed or are wrong, and writes the file of a run without rows too.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_json`].
+    pub fn finish(self) -> Result<(), String> {
         let failed = self.rows.iter().filter(|row| row.fail.is_some()).count();
         let wrong = self.rows.iter().filter(|row| is_wrong(row)).count();
         println!(
             "{} rows, {failed} could not run, {wrong} above the tolerance (marked !)",
             self.rows.len()
         );
+        self.write()
     }
 }
 
-/// # Panics
+/// Refuses a file that could not be written after the measurements; what it holds stays.
 ///
-/// Panics if the file cannot be written.
-pub fn write_json<T: Serialize>(file: &PathBuf, rows: &[T]) {
+/// # Errors
+///
+/// Says why.
+pub fn check_writable(file: &Path) -> Result<(), String> {
+    let opened = OpenOptions::new().append(true).create(true).open(file);
+    opened.map(drop).map_err(|error| cannot_write(file, &error))
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}", file.display())
+}
+
+/// # Errors
+///
+/// Says why the file cannot be written.
+pub fn write_json<T: Serialize>(file: &Path, rows: &[T]) -> Result<(), String> {
     let lines: Vec<String> = rows
         .iter()
         .map(|row| serde_json::to_string(row).expect("rows are plain data"))
         .collect();
     let text = format!("[\n{}\n]\n", lines.join(",\n"));
-    fs::write(file, text)
-        .unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
+    fs::write(file, text).map_err(|error| cannot_write(file, &error))
 }
 
 fn is_wrong(row: &Row) -> bool {
