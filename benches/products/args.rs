@@ -52,7 +52,7 @@ pub struct Args {
     /// Prints the problems and ends.
     #[arg(long)]
     pub list: bool,
-    /// Memory bandwidth of the floor in GB/s [default: a measured copy].
+    /// Memory bandwidth of the floor in GB/s [default: a measured copy on cuda, else no floor].
     #[arg(long, value_parser = positive)]
     pub bandwidth: Option<f64>,
     /// Bandwidth in GB/s for problems that fit the cache [default: as --bandwidth].

@@ -24,7 +24,7 @@ use clap::Parser;
 use args::{Args, DeviceName};
 use check::Sample;
 use failure::caught;
-use floor::Ceilings;
+use floor::{Ceilings, bytes};
 use layer::{Output, Weight};
 use methods::{Method, Run, call};
 use operands::{Operands, Weights};
@@ -56,9 +56,8 @@ fn run(args: &Args) -> Result<(), String> {
     if let Some(file) = &args.json {
         check_writable(file)?;
     }
-    let on_gpu = !matches!(args.device, DeviceName::Flex | DeviceName::Cpu);
     let timer = Timer::new(&device, args.device == DeviceName::Cuda, args.quick);
-    let (ceilings, text) = Ceilings::new(args, &device, &timer, on_gpu);
+    let (ceilings, text) = Ceilings::new(args, &device, &timer);
     println!("device {device:?}; floor: {text}");
 
     let mut report = Report::new(args.json.clone());
@@ -80,6 +79,7 @@ fn run(args: &Args) -> Result<(), String> {
             }
         };
         let operands = caught(|| Operands::draw(problem, args.seed, &device));
+        let bytes = bytes(problem, args.device);
         for method in methods(args, problem.op)? {
             let mut row = Row {
                 problem: problem.clone(),
@@ -87,7 +87,8 @@ fn run(args: &Args) -> Result<(), String> {
                 device_us: None,
                 wall_us: None,
                 err: None,
-                floor_us: ceilings.floor_us(problem),
+                floor_us: ceilings.floor_us(problem, bytes),
+                bytes,
                 device: format!("{} {device:?}", args.device.name()),
                 date: today(),
                 fail: None,

@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use super::floor::bytes;
 use super::problems::Problem;
 
 /// One measurement.
@@ -22,7 +21,11 @@ pub struct Row {
     pub wall_us: Option<f64>,
     /// Relative error of sampled elements.
     pub err: Option<f64>,
-    pub floor_us: f64,
+    /// `None` where no bandwidth is known.
+    pub floor_us: Option<f64>,
+    /// What the floor counts.
+    #[serde(skip)]
+    pub bytes: f64,
     pub device: String,
     pub date: String,
     /// Why the method did not run.
@@ -43,7 +46,7 @@ impl Report {
     /// Prints the head of the table.
     pub fn new(file: Option<PathBuf>) -> Self {
         println!(
-            "{:<15} {:>6} {:>6} {:>6} {:>10} {:>6} {:>5} {:<26} {:>11} {:>11} {:>9} {:>8} {:>6}",
+            "{:<15} {:>6} {:>6} {:>6} {:>10} {:>6} {:>5} {:<26} {:>11} {:>11} {:>9} {:>8} {:>7}",
             "op",
             "m",
             "k",
@@ -56,7 +59,7 @@ impl Report {
             "wall us",
             "err",
             "GB/s",
-            "floor"
+            "% floor"
         );
         Self {
             rows: Vec::new(),
@@ -136,14 +139,16 @@ fn line(row: &Row) -> String {
     }
     let number = |value: Option<f64>| value.map_or("-".to_string(), |us| format!("{us:.2}"));
     let us = row.device_us.or(row.wall_us).unwrap_or(f64::NAN);
+    let floor = row.floor_us.map_or("-".to_string(), |floor| {
+        format!("{:.1}", 100.0 * floor / us)
+    });
     format!(
-        "{head} {:>11} {:>11} {:>8.1e}{} {:>8.1} {:>5.1}%{}",
+        "{head} {:>11} {:>11} {:>8.1e}{} {:>8.1} {floor:>7}{}",
         number(row.device_us),
         number(row.wall_us),
         row.err.unwrap_or(f64::NAN),
         if is_wrong(row) { "!" } else { " " },
-        bytes(&row.problem) / us / 1e3,
-        100.0 * row.floor_us / us,
+        row.bytes / us / 1e3,
         row.note
             .as_ref()
             .map_or(String::new(), |note| format!("  ({note})")),
