@@ -4,12 +4,16 @@
     python3 benches/peers/join.py ours.json peers.json --targets benches/targets.json > results.md
 
 Times are in microseconds, on the device where it has a clock, else on the wall. The figure in brackets is the time
-over ours. Where two files have the same row the later file counts.
+over ours. Where two files have the same row the later file counts. A row without a time or that was not checked does
+not count.
 """
 import argparse
 import json
+import math
+import sys
 
-KEYS = ("op", "m", "k", "sparsity", "batch", "dtype")
+PROBLEM = {"op": str, "m": int, "k": int, "sparsity": (int, float), "batch": int, "dtype": str}
+KEYS = tuple(PROBLEM)
 OPS = ("spmm", "spmm_transposed", "sddmm", "forward", "step")
 # Burn's f32 product may run in reduced precision; peers were checked where they were measured.
 TOLERANCE = {"f32": 1e-4, "bf16": 2e-2, "f16": 2e-2}
@@ -37,27 +41,81 @@ def is_sparse_peer(row):
     return not is_ours(row) and "dense" not in row["method"] and "masked" not in row["method"]
 
 
-def is_wrong(row):
-    error = row.get("err")
-    return is_ours(row) and error is not None and error > TOLERANCE[row["dtype"]]
+def why_not(row):
+    """Why a row does not count; None if it does."""
+    if row.get("fail") is not None:
+        return " ".join(str(row["fail"]).split()) or "failed"
+    us, error = time_of(row), row.get("err")
+    if us is None or not 0 < us < math.inf:
+        return "no time" if us is None else "a time of %g us" % us
+    if error is None or not math.isfinite(error):
+        return "not checked"
+    if is_ours(row) and error > TOLERANCE[row["dtype"]]:
+        return "error %.1e" % error
+    return None
 
 
-def load(paths):
-    """The rows by problem and method, those without a time included."""
-    table = {}
-    for path in paths:
+def refuse(path, why):
+    sys.exit("join.py: %s: %s" % (path, why))
+
+
+def objects(path, fields):
+    """The list of objects in a file; each has the fields, of these types."""
+    try:
         with open(path) as file:
-            for row in json.load(file):
-                key = tuple(row[name] for name in KEYS)
-                table.setdefault(key, {})[row["method"]] = row
+            found = json.load(file)
+    except OSError as error:
+        refuse(path, error.strerror)
+    except ValueError as error:
+        refuse(path, "not JSON: %s" % error)
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        refuse(path, "not a list of objects")
+    for place, item in enumerate(found, 1):
+        for name, kind in fields.items():
+            if name not in item:
+                refuse(path, "entry %d has no `%s`" % (place, name))
+            if not isinstance(item[name], kind):
+                refuse(path, "entry %d: `%s` is %s" % (place, name, json.dumps(item[name])))
+        if item["op"] not in OPS:
+            refuse(path, "entry %d: unknown op `%s`" % (place, item["op"]))
+        if item["dtype"] not in TOLERANCE:
+            refuse(path, "entry %d: unknown dtype `%s`" % (place, item["dtype"]))
+    return found
+
+
+def load(path):
+    rows = objects(path, dict(PROBLEM, method=str, device=str, date=str))
+    for place, row in enumerate(rows, 1):
+        for name in ("device_us", "wall_us", "err", "floor_us"):
+            if not isinstance(row.get(name), (int, float, type(None))):
+                refuse(path, "entry %d: `%s` is no number" % (place, name))
+    return rows
+
+
+def by_problem(rows):
+    """The rows by problem and method, those that do not count included."""
+    table = {}
+    for row in rows:
+        key = tuple(row[name] for name in KEYS)
+        table.setdefault(key, {})[row["method"]] = row
     return table
+
+
+def warn_of_devices(rows):
+    """Peers name a device otherwise than the bench, so of these two only the kinds are compared."""
+    ours, peers = set(), set()
+    for row in rows:
+        (ours if row["method"].startswith(("snack:", "burn_")) else peers).add(row["device"])
+    kinds = {device.split(" ")[0].rstrip(",") in ("flex", "cpu") for device in ours | peers}
+    if len(ours) > 1 or len(peers) > 1 or len(kinds) > 1:
+        print("join.py: rows of different devices: %s" % "; ".join(sorted(ours | peers)), file=sys.stderr)
 
 
 class Problem:
     """The timed methods of one problem."""
 
     def __init__(self, methods):
-        self.rows = [row for row in methods.values() if time_of(row) is not None and "fail" not in row and not is_wrong(row)]
+        self.rows = [row for row in methods.values() if why_not(row) is None]
 
     def best(self, wanted):
         return min(filter(wanted, self.rows), key=time_of, default=None)
@@ -166,10 +224,12 @@ def main():
     parser.add_argument("files", nargs="+", help="JSON rows of the products bench and of peers")
     parser.add_argument("--targets", help="benches/targets.json")
     arguments = parser.parse_args()
-    table, targets = load(arguments.files), []
-    if arguments.targets:
-        with open(arguments.targets) as file:
-            targets = json.load(file)
+    rows = [row for path in arguments.files for row in load(path)]
+    if not rows:
+        refuse(" ".join(arguments.files), "no rows")
+    targets = objects(arguments.targets, dict(PROBLEM, device=str, limits=list)) if arguments.targets else []
+    warn_of_devices(rows)
+    table = by_problem(rows)
     rows = [row for methods in table.values() for row in methods.values()]
     runs = sorted({"%s, %s" % (row["device"], row["date"]) for row in rows})
     print("Microseconds a call; in brackets the time over ours. Measured on: %s.\n" % "; ".join(runs))
@@ -177,12 +237,11 @@ def main():
         if any(key[0] == op for key in table):
             print("## %s\n" % op)
             print("\n".join(lines(op, table, targets)), end="\n\n")
-    left_out = [row for row in rows if "fail" in row or is_wrong(row)]
+    left_out = [row for row in rows if why_not(row) is not None]
     if left_out:
         print("## Not counted\n")
     for row in left_out:
-        why = row.get("fail") or "error %.1e" % row["err"]
-        print("- %s %s: %s" % (" ".join(str(row[name]) for name in KEYS), row["method"], why))
+        print("- %s %s: %s" % (" ".join(str(row[name]) for name in KEYS), row["method"], why_not(row)))
 
 
 if __name__ == "__main__":
