@@ -2,7 +2,7 @@
 """CPU peers of the host kernels: scipy.sparse and PyTorch in CSR, NumPy and PyTorch dense.
 
     pip install numpy scipy torch
-    python3 benches/peers/cpu.py --threads 2 --out peers.json
+    python3 benches/peers/cpu.py --threads 2 --json peers.json
 
 Three products with a sparse W of shape [m, k]:
 
@@ -23,6 +23,7 @@ down; reported is the median call of a method's best round.
 """
 
 import argparse
+import datetime
 import json
 import math
 import os
@@ -35,15 +36,21 @@ OPS = ("spmm", "spmm_transposed", "sddmm")
 TOLERANCE = 1e-5
 
 
+def shape(text):
+    sides = [int(side) for side in text.split("x")]
+    if len(sides) > 2:
+        raise ValueError
+    return sides[0], sides[-1]
+
+
 def parse_args():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     comma = lambda kind: lambda text: [kind(item) for item in text.split(",")]
-    shape = lambda text: tuple(int(side) for side in text.split("x"))
-    parser.add_argument("--sizes", type=comma(shape), default=[(4096, 4096)], help="MxK,...")
-    parser.add_argument("--sparsities", type=comma(float), default=[0.9, 0.95, 0.99])
-    parser.add_argument("--batches", type=comma(int), default=[1, 4, 16, 64])
+    parser.add_argument("--sizes", type=comma(shape), default=[(4096, 4096)], help="M or MxK,..., default 4096")
+    parser.add_argument("--sparsity", "--sparsities", type=comma(float), default=[0.9, 0.95, 0.99])
+    parser.add_argument("--batch", "--batches", type=comma(int), default=[1, 4, 16, 64])
     parser.add_argument("--ops", type=comma(str), default=list(OPS), help=", ".join(OPS))
     parser.add_argument("--methods", type=comma(str), default=list(METHODS), help=", ".join(METHODS))
     parser.add_argument("--layout", choices=("feature", "batch"), default="feature")
@@ -51,7 +58,7 @@ def parse_args():
     parser.add_argument("--rounds", type=int, default=5, help="turns of each method")
     parser.add_argument("--calls", type=int, default=20, help="timed calls of each turn")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", default="-", help="file, or - for standard output")
+    parser.add_argument("--json", "--out", default="-", help="file, or - for standard output")
     args = parser.parse_args()
     for name, found, known in (("op", args.ops, OPS), ("method", args.methods, METHODS)):
         for item in found:
@@ -181,9 +188,10 @@ def run(op, problem, batch, rng):
         if not error < TOLERANCE:
             sys.exit(f"{name} computes {op} wrongly: relative error {error:.1e}")
         records.append({
-            "op": op, "m": m, "k": k, "sparsity": problem.sparsity, "batch": batch,
-            "dtype": "f32", "method": name, "wall_us": round(wall_us, 2), "device_us": None,
-            "err": float(f"{error:.2e}"),
+            "op": op, "m": m, "k": k, "sparsity": problem.sparsity, "nnz": problem.csr.nnz,
+            "batch": batch, "dtype": "f32", "method": name, "wall_us": round(wall_us, 2),
+            "device_us": None, "err": float(f"{error:.2e}"), "floor_us": None,
+            "device": f"cpu, {ARGS.threads} threads", "date": str(datetime.date.today()),
         })
         print(f"{op:16} {m}x{k} {problem.sparsity:<5} b={batch:<5} {name:12} {wall_us:10.1f} us", file=sys.stderr)
     return records
@@ -193,16 +201,16 @@ def main():
     rng = np.random.default_rng(ARGS.seed)
     records = []
     for shape in ARGS.sizes:
-        for sparsity in ARGS.sparsities:
+        for sparsity in ARGS.sparsity:
             problem = Problem(shape, sparsity, rng)
-            for batch in ARGS.batches:
+            for batch in ARGS.batch:
                 for op in ARGS.ops:
                     records += run(op, problem, batch, rng)
     text = json.dumps(records, indent=1) + "\n"
-    if ARGS.out == "-":
+    if ARGS.json == "-":
         sys.stdout.write(text)
     else:
-        with open(ARGS.out, "w", encoding="utf-8") as file:
+        with open(ARGS.json, "w", encoding="utf-8") as file:
             file.write(text)
 
 
