@@ -311,3 +311,37 @@ fn the_transpose_keeps_the_routines() {
         );
     }
 }
+
+/// A routine of one direction that is taken for the other.
+#[test]
+fn the_transposed_product_has_a_routine_of_its_own() {
+    let mut rng = ChaCha8Rng::seed_from_u64(79);
+    let case = Case::random([5, 7], 12, &mut rng);
+    for backend in backends() {
+        let elsewhere = if backend.is_cube() {
+            "host_rows"
+        } else {
+            "row_unit"
+        };
+        let matrix = |spmm: &str, transposed: Option<&str>| {
+            case.sparse(&backend.device).with_routines(Routines {
+                spmm: spmm.parse().unwrap(),
+                spmm_transposed: transposed.map(|name| name.parse().unwrap()),
+                ..Default::default()
+            })
+        };
+        let x = || Tensor::<2>::ones([1, 7], &backend.device);
+        let y = || Tensor::<2>::ones([1, 5], &backend.device);
+        let refuses = |run: &dyn Fn() -> Tensor<2>| {
+            catch_unwind(AssertUnwindSafe(|| floats(&run()))).is_err()
+        };
+
+        let forward_only = matrix("auto", Some(elsewhere));
+        assert!(!refuses(&|| forward_only.spmm(x())), "on {}", backend.name);
+        assert!(refuses(&|| forward_only.spmm_transposed(y())));
+        let transposed_only = matrix(elsewhere, Some("auto"));
+        assert!(refuses(&|| transposed_only.spmm(x())));
+        assert!(!refuses(&|| transposed_only.spmm_transposed(y())));
+        assert!(refuses(&|| matrix(elsewhere, None).spmm_transposed(y())));
+    }
+}
