@@ -4,7 +4,6 @@
 use burn::tensor::Tensor;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use snack_burn::prelude::*;
 
 use crate::support::{
     Backend, Case, assert_close, backends, cases, poison, routines, tensor2, uniform, widen,
@@ -16,21 +15,23 @@ const TOLERANCE: f64 = 1e-5;
 /// Patterns that dense panels are tested with on a device that tunes dense products.
 const PANEL_CASES: usize = 2;
 
-/// What a routine promises: panels have the precision of the dense product, which may be reduced on
-/// a GPU.
-fn tolerance(backend: &Backend, panel: bool) -> f64 {
-    match panel && backend.name == "cuda" {
-        true => 2e-2,
-        false => TOLERANCE,
-    }
-}
-
 /// How many of the problems a routine is tested with on a device.
 #[derive(Clone, Copy)]
 enum Shapes {
     All,
     OneBatch,
     Few,
+}
+
+/// On how many problems a routine is tested, and what it promises: panels have the precision of the
+/// dense product, which may be reduced on a GPU.
+fn how_to_test(backend: &Backend, routine: &str) -> (Shapes, f64) {
+    match routine {
+        "composed" => (Shapes::OneBatch, TOLERANCE),
+        "panel" if backend.name == "cuda" => (Shapes::Few, 2e-2),
+        "panel" => (Shapes::Few, TOLERANCE),
+        _ => (Shapes::All, TOLERANCE),
+    }
 }
 
 /// Calls `check` for every pattern and batch that a routine has to get right.
@@ -62,12 +63,7 @@ fn for_each_problem(
 fn spmm_equals_the_reference() {
     for backend in backends() {
         for routines in routines::spmm(&backend) {
-            let shapes = match routines.spmm {
-                SpmmRoutine::Composed => Shapes::OneBatch,
-                SpmmRoutine::Panel => Shapes::Few,
-                _ => Shapes::All,
-            };
-            let tolerance = tolerance(&backend, routines.spmm == SpmmRoutine::Panel);
+            let (shapes, tolerance) = how_to_test(&backend, routines.spmm.name());
             for_each_problem(&backend, shapes, |text, case, batch, rng| {
                 let text = format!("{} of {text}", routines.spmm);
                 let ([m, k], device) = (case.shape, &backend.device);
@@ -87,12 +83,7 @@ fn spmm_equals_the_reference() {
 fn spmm_transposed_equals_the_reference() {
     for backend in backends() {
         for routines in routines::spmm_transposed(&backend) {
-            let shapes = match routines.spmm {
-                SpmmRoutine::Composed => Shapes::OneBatch,
-                SpmmRoutine::Panel => Shapes::Few,
-                _ => Shapes::All,
-            };
-            let tolerance = tolerance(&backend, routines.spmm == SpmmRoutine::Panel);
+            let (shapes, tolerance) = how_to_test(&backend, routines.spmm.name());
             for_each_problem(&backend, shapes, |text, case, batch, rng| {
                 let text = format!("transposed {} of {text}", routines.spmm);
                 let ([m, k], device) = (case.shape, &backend.device);
@@ -112,12 +103,7 @@ fn spmm_transposed_equals_the_reference() {
 fn sddmm_equals_the_reference() {
     for backend in backends() {
         for routines in routines::sddmm(&backend) {
-            let shapes = match routines.sddmm {
-                SddmmRoutine::Composed => Shapes::OneBatch,
-                SddmmRoutine::Panel => Shapes::Few,
-                _ => Shapes::All,
-            };
-            let tolerance = tolerance(&backend, routines.sddmm == SddmmRoutine::Panel);
+            let (shapes, tolerance) = how_to_test(&backend, routines.sddmm.name());
             for_each_problem(&backend, shapes, |text, case, batch, rng| {
                 let text = format!("{} of {text}", routines.sddmm);
                 let ([m, k], device) = (case.shape, &backend.device);

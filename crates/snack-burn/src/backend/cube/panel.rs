@@ -188,7 +188,11 @@ pub(super) fn sddmm(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> 
     sddmm_fits(problem)?;
     let SddmmProblem { y, x, .. } = problem;
     let (outputs, features) = (y.meta.shape()[1], x.meta.shape()[1]);
-    let rows = panel_rows(problem.panel_bytes, features * x.dtype.size(), outputs);
+    let rows = panel_rows(
+        problem.panel_bytes,
+        (features + problem.batch()) * x.dtype.size(),
+        outputs,
+    );
     let out = super::launch::uninitialized(x, problem.output_shape());
     let entries = Entries {
         values: &out,
@@ -199,7 +203,7 @@ pub(super) fn sddmm(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> 
     };
     for first in (0..outputs).step_by(rows) {
         let part = columns(y, first, rows.min(outputs - first));
-        let panel = into_contiguous(dense_product(swap(&part), x.clone()));
+        let panel = dense_product(swap(&part), x.clone());
         entries.access(&panel, first, Access::Pick);
     }
     Ok(out)

@@ -3,6 +3,7 @@
 use cubecl::client::Client;
 use cubecl::prelude::*;
 
+use super::launch::batch_tile;
 use crate::ops::RoutineError;
 
 /// Cubes of a device that does not say how many it runs at once.
@@ -10,6 +11,12 @@ const UNKNOWN_MULTIPROCESSORS: usize = 64;
 
 /// Loads that a unit has in flight while it stages.
 const LOADS: usize = 16;
+
+/// Rows whose offsets a cube holds at a time.
+pub(super) const ROWS: usize = 128;
+
+/// Samples of a staged tile at most: one vector of 16 bytes in `f32`.
+const SAMPLES: usize = 4;
 
 /// Units per cube at most.
 const UNITS: u32 = 1024;
@@ -48,13 +55,9 @@ impl Staging {
         let hardware = &client.properties().hardware;
         let units = hardware.max_units_per_cube.min(UNITS);
         let limit = hardware.max_shared_memory_size;
-        let widest = match batch {
-            0..=1 => 1,
-            2 => 2,
-            _ => 4,
-        };
+        let widest = batch_tile(batch).min(SAMPLES);
         let mut bytes = 0;
-        for tile in [4, 2, 1].into_iter().filter(|&tile| tile <= widest) {
+        for tile in [SAMPLES, 2, 1].into_iter().filter(|&tile| tile <= widest) {
             for step in [1024, 128, 16] {
                 let features = features.next_multiple_of(step);
                 bytes = features * tile * element + overhead(tile, units as usize);
@@ -135,17 +138,35 @@ pub(super) fn stage_tile<F: Float, B: Size>(
     }
 }
 
-/// Copies the offsets of `rows` rows from `first` on, and the end of the last.
+/// Copies the offsets of the rows `first .. last`, [`ROWS`] of them at most, and the end of the last
+/// of these. Nothing is copied where no rows are left.
 #[cube]
 pub(super) fn stage_offsets(
     offsets: &Tensor<u32>,
     starts: &mut Shared<[u32]>,
     first: usize,
-    rows: usize,
+    last: usize,
 ) {
     let mut row = UNIT_POS as usize;
-    while row <= rows {
+    while row <= ROWS && first + row <= last && first < last {
         starts[row] = offsets[first + row];
         row += CUBE_DIM as usize;
     }
+}
+
+/// The entries of the staged rows that fall to a group: an even part of all.
+#[cube]
+pub(super) fn part_of_group(
+    starts: &Shared<[u32]>,
+    rows: usize,
+    group: usize,
+    #[comptime] groups: usize,
+) -> (u32, u32) {
+    let begin = starts[0];
+    let total = starts[rows] - begin;
+    let part = total.div_ceil(groups as u32);
+    (
+        begin + min(total, part * group as u32),
+        begin + min(total, part * (group as u32 + 1)),
+    )
 }

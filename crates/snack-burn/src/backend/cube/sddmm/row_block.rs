@@ -11,8 +11,7 @@ use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate, row_
 use crate::backend::cube::launch::{
     address_type, dtypes, plane_reduction, strided_grid, uninitialized,
 };
-use crate::backend::cube::spmm::ROWS;
-use crate::backend::cube::staging::{Staging, stage_offsets, stage_tile};
+use crate::backend::cube::staging::{ROWS, Staging, part_of_group, stage_offsets, stage_tile};
 use crate::ops::{RoutineError, SddmmRoutine};
 
 /// What a variant of the kernel is compiled for.
@@ -70,10 +69,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
         let valid = batch - first_sample;
         let again = first_sample > 0;
         let mut first_row = first_of_cube;
-        if first_row < last_of_cube {
-            let rows = min(ROWS, last_of_cube - first_row);
-            stage_offsets(offsets, &mut starts, first_row, rows);
-        }
+        stage_offsets(offsets, &mut starts, first_row, last_of_cube);
         stage_tile::<F, B>(
             x,
             &mut staged,
@@ -99,11 +95,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
             }
             sync_cube();
 
-            let begin = starts[0];
-            let total = starts[rows] - begin;
-            let part = total.div_ceil(groups as u32);
-            let part_begin = begin + min(total, part * group as u32);
-            let part_end = begin + min(total, part * (group as u32 + 1));
+            let (part_begin, part_end) = part_of_group(&starts, rows, group, groups);
 
             let mut words = Array::<u32>::new(unroll);
             let mut next_words = Array::<u32>::new(unroll);
@@ -168,10 +160,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
             }
             sync_cube();
             first_row += ROWS;
-            if first_row < last_of_cube {
-                let rows = min(ROWS, last_of_cube - first_row);
-                stage_offsets(offsets, &mut starts, first_row, rows);
-            }
+            stage_offsets(offsets, &mut starts, first_row, last_of_cube);
         }
         first_sample += tile;
     }

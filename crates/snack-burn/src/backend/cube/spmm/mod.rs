@@ -14,8 +14,6 @@ use burn_cubecl::tensor::CubeTensor;
 use super::panel;
 use crate::ops::{RoutineError, SpmmRoutine};
 
-pub(super) use row_block::ROWS;
-
 const AVAILABLE: &str = "auto, estimated, composed, coo_atomic, panel, row_block, row_plane, \
                          row_scatter, row_unit, row_vector";
 

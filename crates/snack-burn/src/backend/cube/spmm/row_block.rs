@@ -13,11 +13,8 @@ use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate, row_
 use crate::backend::cube::launch::{
     address_type, dtypes, plane_reduction, strided_grid, uninitialized,
 };
-use crate::backend::cube::staging::{Staging, stage_offsets, stage_tile};
+use crate::backend::cube::staging::{ROWS, Staging, part_of_group, stage_offsets, stage_tile};
 use crate::ops::{RoutineError, SpmmRoutine};
-
-/// Rows whose offsets and sums a cube holds at a time.
-pub(in crate::backend::cube) const ROWS: usize = 128;
 
 /// What a variant of the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,14 +77,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     let mut first_sample = CUBE_POS_Y as usize * tile;
     while first_sample < batch {
         let mut first_row = first_output;
-        if first_row < last_output {
-            stage_offsets(
-                offsets,
-                &mut starts,
-                first_row,
-                min(ROWS, last_output - first_row),
-            );
-        }
+        stage_offsets(offsets, &mut starts, first_row, last_output);
         stage_tile::<F, B>(
             x,
             &mut staged,
@@ -109,11 +99,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
             }
             sync_cube();
 
-            let begin = starts[0];
-            let total = starts[rows] - begin;
-            let part = total.div_ceil(groups as u32);
-            let part_begin = begin + min(total, part * group as u32);
-            let part_end = begin + min(total, part * (group as u32 + 1));
+            let (part_begin, part_end) = part_of_group(&starts, rows, group, groups);
 
             let mut row = row_of(&starts, rows, part_begin);
             while row < rows && starts[row] < part_end {
@@ -190,14 +176,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
                 position += units;
             }
             first_row += ROWS;
-            if first_row < last_output {
-                stage_offsets(
-                    offsets,
-                    &mut starts,
-                    first_row,
-                    min(ROWS, last_output - first_row),
-                );
-            }
+            stage_offsets(offsets, &mut starts, first_row, last_output);
             sync_cube();
         }
         first_sample += CUBE_COUNT_Y as usize * tile;

@@ -8,12 +8,12 @@
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::{ROWS, SpmmProblem};
+use super::SpmmProblem;
 use crate::backend::cube::coordinates::{coordinate, coordinate_word, decode_coordinate};
 use crate::backend::cube::launch::{
     address_type, check_units, dtypes, grid, scratch, strided_grid, uninitialized,
 };
-use crate::backend::cube::staging::{Staging, stage_offsets};
+use crate::backend::cube::staging::{ROWS, Staging, stage_offsets};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Units of a cube of the second kernel along the cubes whose sums it adds.
@@ -81,7 +81,7 @@ fn row_scatter_kernel<F: Float, A: Float, B: Size>(
     }
     while first_row < last_row {
         let rows = min(ROWS, last_row - first_row);
-        stage_offsets(offsets, &mut starts, first_row, rows);
+        stage_offsets(offsets, &mut starts, first_row, last_row);
         let mut row = unit;
         while row < rows {
             let mut column = Vector::<A, B>::new(A::new(0.0_f32));
