@@ -6,6 +6,7 @@
 //! * [`checkpoint`]: a training run in one file.
 //! * [`tensor`]: [`SparseTensor`](tensor::SparseTensor), sparse matrices with gradients.
 //! * [`pattern`]: coordinates on the host, random ones included.
+//! * [`report`]: what a sparse model looks like, and how it changes.
 //! * [`capture`]: forward passes and training steps replayed as one hardware graph.
 //! * [`ops`]: what a back end computes, and by which routine.
 //!
@@ -30,6 +31,7 @@ pub mod nn;
 pub mod ops;
 pub mod pattern;
 pub mod prelude;
+pub mod report;
 pub mod tensor;
 
 pub use error::SparseError;

@@ -70,6 +70,18 @@ impl DevicePattern {
         self.index.rows.get().map_or(0, bytes) + self.index.columns.get().map_or(0, bytes)
     }
 
+    /// Bytes of the index tensors of a pattern once a layer on `device` has trained, the column
+    /// order of the backward pass included: what [`index_bytes`](Self::index_bytes) says then.
+    pub fn bytes_in_training(pattern: &Pattern, device: &Device) -> usize {
+        let [rows, cols] = pattern.shape();
+        let device = device.clone().without_autodiff();
+        let padded = pattern.nnz() + padding(&device);
+        let coordinates = width(pattern, &device).words(padded);
+        let by_row = rows + 1 + 2 * coordinates;
+        let by_column = cols + 1 + coordinates + padded;
+        size_of::<i32>() * (by_row + by_column)
+    }
+
     pub(super) fn with_id(mut self, id: ParamId) -> Self {
         self.id = id;
         self
@@ -114,20 +126,12 @@ impl DevicePattern {
         upload(cols.iter().map(|&col| col as i32).collect(), &self.device)
     }
 
-    /// Kernels on a device gain from halved coordinates; the host's are made for whole ones.
     fn width(&self) -> IndexWidth {
-        let [rows, cols] = self.pattern.shape();
-        match rows.max(cols) <= 1 << 16 && has_device_kernels(&self.device) {
-            true => IndexWidth::Bits16,
-            false => IndexWidth::Bits32,
-        }
+        width(&self.pattern, &self.device)
     }
 
     fn padding(&self) -> usize {
-        match has_device_kernels(&self.device) {
-            true => IndexWidth::PADDING,
-            false => 0,
-        }
+        padding(&self.device)
     }
 
     fn rows(&self) -> &[Tensor<1, Int>; 3] {
@@ -172,6 +176,22 @@ impl DevicePattern {
         }
         let words = words.into_iter().map(u32::cast_signed).collect();
         upload(words, &self.device)
+    }
+}
+
+/// Kernels on a device gain from halved coordinates; the host's are made for whole ones.
+fn width(pattern: &Pattern, device: &Device) -> IndexWidth {
+    let [rows, cols] = pattern.shape();
+    match rows.max(cols) <= 1 << 16 && has_device_kernels(device) {
+        true => IndexWidth::Bits16,
+        false => IndexWidth::Bits32,
+    }
+}
+
+fn padding(device: &Device) -> usize {
+    match has_device_kernels(device) {
+        true => IndexWidth::PADDING,
+        false => 0,
     }
 }
 
