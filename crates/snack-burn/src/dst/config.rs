@@ -2,7 +2,8 @@
 
 use burn::config::Config;
 
-use super::{Constant, Dst, DstState, Magnitude, Uniform};
+use super::schedule::Constant;
+use super::{Dst, DstState, Magnitude, Timing, Uniform};
 
 /// Configuration of a [`Dst`] that prunes by magnitude and regrows uniformly.
 #[derive(Config, Debug)]
@@ -49,11 +50,11 @@ impl DstConfig {
             self.drop_fraction
         );
         assert!(self.every > 0, "DstConfig: every must be at least 1, got 0");
-        let schedule = Constant {
-            drop_fraction: self.drop_fraction,
-            every: self.every,
+        let timing = Timing {
             stop: self.stop,
+            ..Timing::every(self.every)
         };
+        let schedule = Constant::new(self.drop_fraction, timing);
         Dst::new(Magnitude, Uniform, schedule, self.seed).at(state)
     }
 }

@@ -126,7 +126,7 @@ impl Dst {
     ) -> (M, ModuleOptimizer) {
         self.step += 1;
         self.last = None;
-        let Some(fraction) = self.schedule.turnover(self.step) else {
+        let Some(turnover) = self.schedule.turnover(self.step) else {
             return (model, optimizer);
         };
         let mut update = TopologyUpdate {
@@ -137,7 +137,7 @@ impl Dst {
         for (index, layer) in sparse_layers(&model).into_iter().enumerate() {
             let data = layer.values.clone().detach().into_data();
             let values: Vec<f32> = data.iter::<f32>().collect();
-            let plan = self.plan(&layer, index, &values, fraction);
+            let plan = self.plan(&layer, index, &values, turnover.drop);
             update.layers.push(LayerUpdate {
                 nnz: plan.pattern.nnz(),
                 density: plan.pattern.density(),

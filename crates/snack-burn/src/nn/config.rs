@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use super::initializer::draw_bias;
 use super::{MaskedLinear, SparseInitializer, SparseLinear};
 use crate::ops::Routines;
-use crate::pattern::{Pattern, nnz_for_sparsity};
+use crate::pattern::{Pattern, Profile, nnz_for_sparsity};
 use crate::tensor::DevicePattern;
 
 /// Configuration of a [`SparseLinear`] layer, or of the [`MaskedLinear`] layer that equals it.
@@ -25,7 +25,11 @@ pub struct SparseLinearConfig {
     pub sparsity: f64,
     /// The exact number of non-zeros; takes the place of `sparsity`.
     pub nnz: Option<usize>,
-    /// How the coordinates are drawn.
+    /// How many inputs every output has.
+    #[config(default = "Profile::Free")]
+    pub profile: Profile,
+    /// How the coordinates are drawn with [`Profile::Free`]. With other profiles it is always
+    /// [`PatternSampler::Ranks`] in every row.
     #[config(default = "PatternSampler::Ranks")]
     pub sampler: PatternSampler,
     /// If a bias should be applied.
@@ -64,8 +68,8 @@ impl SparseLinearConfig {
     /// # Panics
     ///
     /// Panics if `sparsity` is not in `[0, 1)`, if `nnz` exceeds `d_input * d_output`, if a
-    /// dimension exceeds `i32::MAX`, or if an initializer has no sparse form or bounds that are no
-    /// numbers.
+    /// dimension exceeds `i32::MAX`, if the profile has a number out of range, or if an initializer
+    /// has no sparse form or bounds that are no numbers.
     pub fn init(&self, device: &Device) -> SparseLinear {
         let Draw {
             pattern,
@@ -103,9 +107,11 @@ impl SparseLinearConfig {
             Some(nnz) => nnz,
             None => nnz_for_sparsity(shape, self.sparsity).unwrap_or_else(|error| invalid(error)),
         };
-        let pattern = match self.sampler {
-            PatternSampler::Ranks => Pattern::random(shape, nnz, &mut rng),
-            PatternSampler::Rejection => Pattern::random_by_rejection(shape, nnz, &mut rng),
+        let pattern = match (self.profile, self.sampler) {
+            (Profile::Free, PatternSampler::Rejection) => {
+                Pattern::random_by_rejection(shape, nnz, &mut rng)
+            }
+            (profile, _) => profile.pattern(shape, nnz, &mut rng),
         }
         .unwrap_or_else(|error| invalid(error));
         let values = self.initializer.draw_values(&pattern, &mut rng);

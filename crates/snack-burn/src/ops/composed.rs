@@ -2,9 +2,10 @@
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata};
-use burn::tensor::{IndexingUpdateOp, Shape, Slice};
+use burn::tensor::{FloatDType, IndexingUpdateOp, Shape, Slice, TensorData, read_sync};
 
-use super::{Index, IndexWidth};
+use super::select::{Mask, Selected, select_panel, select_rows};
+use super::{GradientPanel, Index, IndexWidth};
 
 /// `Y = X W^T` by gathering the columns of `x` and adding the products to their rows.
 pub fn spmm<B: Backend>(
@@ -45,6 +46,75 @@ pub fn sddmm<B: Backend>(y: FloatTensor<B>, x: FloatTensor<B>, index: &Index<B>)
     let y = B::float_select(y, 1, coordinates::<B>(&index.rows, index));
     let x = B::float_select(x, 1, coordinates::<B>(&index.cols, index));
     B::float_reshape(B::float_sum_dim(B::float_mul(y, x), 0), Shape::new([nnz]))
+}
+
+/// A panel by the dense product of the back end, whose precision it has, read back and searched on
+/// the host.
+pub fn top_gradients<B: Backend>(
+    g: FloatTensor<B>,
+    x: FloatTensor<B>,
+    mask: IntTensor<B>,
+    panel: &GradientPanel,
+    count: usize,
+    floor: f32,
+) -> (IntTensor<B>, FloatTensor<B>) {
+    let device = g.device();
+    let gradients = gradients::<B>(g, x, panel);
+    let mask = words::<B>(mask);
+    let mask = Mask {
+        bits: &mask,
+        stride: panel.mask_stride(),
+    };
+    let cols = panel.cols.len();
+    place::<B>(select_panel(&gradients, cols, mask, count, floor), &device)
+}
+
+/// As [`top_gradients`], row by row.
+pub fn top_gradients_per_row<B: Backend>(
+    g: FloatTensor<B>,
+    x: FloatTensor<B>,
+    mask: IntTensor<B>,
+    starts: IntTensor<B>,
+    panel: &GradientPanel,
+) -> (IntTensor<B>, FloatTensor<B>) {
+    let device = g.device();
+    let gradients = gradients::<B>(g, x, panel);
+    let (mask, starts) = (words::<B>(mask), words::<B>(starts));
+    let mask = Mask {
+        bits: &mask,
+        stride: panel.mask_stride(),
+    };
+    let cols = panel.cols.len();
+    place::<B>(select_rows(&gradients, cols, mask, &starts), &device)
+}
+
+fn gradients<B: Backend>(g: FloatTensor<B>, x: FloatTensor<B>, panel: &GradientPanel) -> Vec<f32> {
+    let part = |tensor: FloatTensor<B>, range: &core::ops::Range<usize>| {
+        let ranges = [
+            Slice::from(0..tensor.shape()[0]),
+            Slice::from(range.clone()),
+        ];
+        B::float_cast(B::float_slice(tensor, &ranges), FloatDType::F32)
+    };
+    let g = B::float_swap_dims(part(g, &panel.rows), 0, 1);
+    let product = B::float_matmul(g, part(x, &panel.cols));
+    read(B::float_into_data(product)).iter().collect()
+}
+
+fn words<B: Backend>(tensor: IntTensor<B>) -> Vec<i32> {
+    read(B::int_into_data(tensor)).iter().collect()
+}
+
+fn read<E: core::fmt::Debug>(data: impl Future<Output = Result<TensorData, E>>) -> TensorData {
+    read_sync(data).expect("the device can be read")
+}
+
+fn place<B: Backend>(selected: Selected, device: &B::Device) -> (IntTensor<B>, FloatTensor<B>) {
+    let count = selected.positions.len();
+    (
+        B::int_from_data(TensorData::new(selected.positions, [count]), device),
+        B::float_from_data(TensorData::new(selected.gradients, [count]), device),
+    )
 }
 
 fn gather_scatter<B: Backend>(
