@@ -35,7 +35,10 @@ impl Degrees {
         let units = counts.len();
         let sum: f64 = counts.iter().map(|&count| count as f64).sum();
         let mean = if units == 0 { 0.0 } else { sum / units as f64 };
-        let squares: f64 = counts.iter().map(|&count| (count as f64 - mean).powi(2)).sum();
+        let squares: f64 = counts
+            .iter()
+            .map(|&count| (count as f64 - mean).powi(2))
+            .sum();
         Self {
             units,
             dead: sorted.partition_point(|&count| count == 0),

@@ -6,7 +6,9 @@ use burn_pack::Reader;
 use serde::{Deserialize, Serialize};
 
 use super::{LayerReport, Memory};
+use crate::dst::{DstError, LayerGraph};
 use crate::nn::{SparseLayer, sparse_layers};
+use crate::pattern::Pattern;
 
 /// The sparse layers of a model at one moment.
 ///
@@ -67,10 +69,8 @@ pub struct TotalReport {
 /// What a report should say beyond what the layers tell by themselves.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReportConfig {
-    /// Whether the sparse layers form a chain: each one's outputs, and nothing else, are the next
-    /// one's inputs, with activations that act on single units between them. Functional connections
-    /// are counted then.
-    pub chain: bool,
+    /// How the layers are connected. With it, reports count functional connections.
+    pub graph: Option<LayerGraph>,
     /// Densities that layers should have, by name.
     pub targets: BTreeMap<String, f64>,
 }
@@ -78,7 +78,8 @@ pub struct ReportConfig {
 impl DensityReport {
     /// Describes all [`SparseLinear`](crate::nn::SparseLinear) layers of a model.
     pub fn of<M: Module>(model: &M) -> Self {
-        ReportConfig::default().report(model, None)
+        let report = ReportConfig::default().report(model, None);
+        report.expect("without a graph there is no layer to miss")
     }
 
     /// The layer of a name.
@@ -95,11 +96,15 @@ impl DensityReport {
         let target = |layer: &LayerReport| Some(layer.target_density? * layer.size() as f64);
         let histories = all(layers, |layer| layer.history).filter(|list| !list.is_empty());
         let sum = |part: fn(&super::LayerHistory) -> usize| {
-            histories.as_ref().map(|list| list.iter().map(part).sum::<usize>())
+            histories
+                .as_ref()
+                .map(|list| list.iter().map(part).sum::<usize>())
         };
-        let share = |part: Option<usize>, whole: Option<usize>| {
-            Some(super::layer::share(part?, whole?))
-        };
+        let explored = histories
+            .as_ref()
+            .map(|list| list.iter().map(|h| h.explored).sum::<u64>());
+        let share =
+            |part: Option<usize>, whole: Option<usize>| Some(super::layer::share(part?, whole?));
         let mut memory = Memory::default();
         layers.iter().for_each(|layer| memory += layer.memory);
         self.total = TotalReport {
@@ -113,7 +118,7 @@ impl DensityReport {
             dead_inputs: layers.iter().map(|layer| layer.fan_out.dead).sum(),
             kept_previous: share(sum(|h| h.kept_previous), sum(|h| h.previous)),
             kept_initial: share(sum(|h| h.kept_initial), sum(|h| h.initial)),
-            explored: sum(|h| h.explored).map(|explored| of_size(explored as f64)),
+            explored: explored.map(|explored| of_size(explored as f64)),
             functional: all(layers, |layer| layer.functional)
                 .filter(|list| !list.is_empty())
                 .map(|list| list.iter().sum()),
@@ -123,8 +128,26 @@ impl DensityReport {
 }
 
 impl ReportConfig {
+    /// For a model whose sparse layers form a chain: each one's outputs, and nothing else, are the
+    /// next one's inputs, with activations that act on single units between them.
+    ///
+    /// # Errors
+    ///
+    /// [`DstError::BlocksDoNotChain`] if the shapes contradict that, or [`DstError::RepeatedLayer`].
+    pub fn chain<M: Module>(model: &M) -> Result<Self, DstError> {
+        let layers = sparse_layers(model);
+        Ok(Self {
+            graph: Some(LayerGraph::chain(&named(&layers))?),
+            ..Self::default()
+        })
+    }
+
     /// Describes the sparse layers of a model and, if an optimizer is given, counts what it keeps
     /// per weight.
+    ///
+    /// # Errors
+    ///
+    /// [`DstError`] if a layer of the graph is not in the model, or has another shape.
     ///
     /// # Panics
     ///
@@ -133,7 +156,7 @@ impl ReportConfig {
         &self,
         model: &M,
         optimizer: Option<&ModuleOptimizer>,
-    ) -> DensityReport {
+    ) -> Result<DensityReport, DstError> {
         self.describe(&sparse_layers(model), optimizer)
     }
 
@@ -141,7 +164,7 @@ impl ReportConfig {
         &self,
         layers: &[SparseLayer],
         optimizer: Option<&ModuleOptimizer>,
-    ) -> DensityReport {
+    ) -> Result<DensityReport, DstError> {
         let mut report = DensityReport {
             step: None,
             layers: layers.iter().map(LayerReport::of).collect(),
@@ -149,6 +172,13 @@ impl ReportConfig {
         };
         for layer in &mut report.layers {
             layer.target_density = self.targets.get(&layer.name).copied();
+        }
+        if let Some(graph) = &self.graph {
+            let functional = graph.functional(&named(layers))?;
+            for (index, functional) in functional.into_iter().enumerate() {
+                let count = functional.map(|found| found.count(&layers[index].pattern));
+                report.layers[index].functional = count;
+            }
         }
         if let Some(optimizer) = optimizer {
             let moments = moments(optimizer, layers);
@@ -162,8 +192,15 @@ impl ReportConfig {
             }
         }
         report.sum_up();
-        report
+        Ok(report)
     }
+}
+
+fn named(layers: &[SparseLayer]) -> Vec<(&str, &Pattern)> {
+    layers
+        .iter()
+        .map(|layer| (layer.name.as_str(), &layer.pattern))
+        .collect()
 }
 
 /// `None` if any layer has none.
@@ -186,13 +223,14 @@ fn moments(optimizer: &ModuleOptimizer, layers: &[SparseLayer]) -> BTreeMap<Para
     let mut found = BTreeMap::new();
     for tensor in tensors.unwrap_or_else(|error| failed(&error)) {
         let size = tensor.byte_len() as u64;
-        let (_, _, shape, id, _) = tensor
-            .into_parts()
-            .unwrap_or_else(|error| failed(&error));
+        let (_, _, shape, id, _) = tensor.into_parts().unwrap_or_else(|error| failed(&error));
         let Some(id) = id.map(ParamId::from) else {
             continue;
         };
-        if slots.get(&id).is_some_and(|&slots| shape.as_slice() == [slots]) {
+        if slots
+            .get(&id)
+            .is_some_and(|&slots| shape.as_slice() == [slots])
+        {
             *found.entry(id).or_insert(0) += size;
         }
     }

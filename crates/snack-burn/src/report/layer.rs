@@ -25,7 +25,7 @@ pub struct LayerReport {
     /// What happened to the layer since earlier reports, in a [`TopologyLog`](super::TopologyLog).
     pub history: Option<LayerHistory>,
     /// Connections on a path from an input to an output of the model, where the report was told
-    /// that its layers form a chain.
+    /// how its layers are connected.
     pub functional: Option<usize>,
     /// Bytes in memory.
     pub memory: Memory,
@@ -43,7 +43,7 @@ pub struct LayerHistory {
     /// Connections that the first report had.
     pub initial: usize,
     /// Coordinates that were active in any report, this one included.
-    pub explored: usize,
+    pub explored: u64,
 }
 
 impl LayerReport {

@@ -3,6 +3,7 @@ use burn::optim::ModuleOptimizer;
 use serde::Serialize;
 
 use super::{DensityReport, LayerHistory, ReportConfig};
+use crate::dst::{DstError, History};
 use crate::nn::{SparseLayer, sparse_layers};
 use crate::pattern::Pattern;
 
@@ -22,7 +23,7 @@ use crate::pattern::Pattern;
 /// let mut optim = SgdConfig::new().init();
 /// let mut dst = DstConfig::set().with_every(2).init();
 /// let mut log = TopologyLog::default();
-/// log.record(0, &model, None);
+/// log.record(0, &model, None)?;
 /// for step in 1..=4 {
 ///     let x = Tensor::<2>::random([8, 20], Distribution::Default, &device);
 ///     let loss = model.forward(x).powi_scalar(2).mean();
@@ -30,11 +31,12 @@ use crate::pattern::Pattern;
 ///     model = optim.step(0.1, model, grads);
 ///     (model, optim) = dst.step(model, optim);
 ///     if dst.last_update().is_some() {
-///         log.record(step, &model, Some(&optim));
+///         log.record(step, &model, Some(&optim))?;
 ///     }
 /// }
 /// assert_eq!(log.reports().len(), 3);
 /// assert_eq!(log.reports()[1].total.kept_previous, Some(0.7));
+/// # Ok::<(), snack_burn::dst::DstError>(())
 /// ```
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct TopologyLog {
@@ -51,7 +53,7 @@ struct Past {
     name: String,
     initial: Pattern,
     previous: Pattern,
-    explored: Pattern,
+    explored: History,
 }
 
 impl TopologyLog {
@@ -67,6 +69,11 @@ impl TopologyLog {
     ///
     /// A layer that was not in the report before, or had another shape there, starts anew.
     ///
+    /// # Errors
+    ///
+    /// [`DstError`] if a layer of the configured graph is not in the model, or has another shape;
+    /// nothing is added then.
+    ///
     /// # Panics
     ///
     /// Panics if the optimizer cannot be recorded.
@@ -75,9 +82,9 @@ impl TopologyLog {
         step: u64,
         model: &M,
         optimizer: Option<&ModuleOptimizer>,
-    ) -> &DensityReport {
+    ) -> Result<&DensityReport, DstError> {
         let layers = sparse_layers(model);
-        let mut report = self.config.describe(&layers, optimizer);
+        let mut report = self.config.describe(&layers, optimizer)?;
         report.step = Some(step);
         let mut past = std::mem::take(&mut self.past);
         for (layer, report) in layers.into_iter().zip(&mut report.layers) {
@@ -94,7 +101,7 @@ impl TopologyLog {
         }
         report.sum_up();
         self.reports.push(report);
-        self.reports.last().expect("a report was just added")
+        Ok(self.reports.last().expect("a report was just added"))
     }
 
     /// All reports, in the order in which they were recorded.
@@ -120,13 +127,13 @@ impl Past {
             previous: nnz,
             kept_initial: nnz,
             initial: nnz,
-            explored: nnz,
+            explored: nnz as u64,
         };
         let past = Self {
             name: layer.name,
             initial: layer.pattern.clone(),
             previous: layer.pattern.clone(),
-            explored: layer.pattern,
+            explored: History::new(&layer.pattern),
         };
         (history, past)
     }
@@ -134,13 +141,14 @@ impl Past {
     fn advance(self, layer: SparseLayer) -> (LayerHistory, Self) {
         let new = layer.pattern;
         let overlap = |old: &Pattern| old.overlap(&new).expect("the shapes are equal");
-        let explored = self.explored.union(&new).expect("the shapes are equal");
+        let mut explored = self.explored;
+        explored.record(&new).expect("the shapes are equal");
         let history = LayerHistory {
             kept_previous: overlap(&self.previous),
             previous: self.previous.nnz(),
             kept_initial: overlap(&self.initial),
             initial: self.initial.nnz(),
-            explored: explored.nnz(),
+            explored: explored.count(),
         };
         let past = Self {
             previous: new,

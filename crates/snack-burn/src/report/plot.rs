@@ -41,12 +41,23 @@ pub fn density(reports: &[DensityReport]) -> Result<String, PlotError> {
                 Some((step, 100.0 * report.layer(&name)?.density))
             });
             let points = points.collect();
-            (if name.is_empty() { "(model)".into() } else { name }, points)
+            (
+                if name.is_empty() {
+                    "(model)".into()
+                } else {
+                    name
+                },
+                points,
+            )
         })
         .collect();
-    let values = lines.iter().flat_map(|(_, points)| points.iter().map(|&(_, value)| value));
+    let values = lines
+        .iter()
+        .flat_map(|(_, points)| points.iter().map(|&(_, value)| value));
     let (low, high) = range(values.clone());
-    let positive = values.filter(|&value| value > 0.0).fold(f64::INFINITY, f64::min);
+    let positive = values
+        .filter(|&value| value > 0.0)
+        .fold(f64::INFINITY, f64::min);
     let logarithmic = low > 0.0 && high > 20.0 * positive;
     let frame = Frame {
         title: "Density by layer",
@@ -72,7 +83,11 @@ pub fn fan_in(report: &DensityReport) -> Result<String, PlotError> {
     let rows = count.div_ceil(columns);
     let size = (PANEL.0 * columns as u32, PANEL.1 * rows as u32);
     draw(size, |root| {
-        for (area, layer) in root.split_evenly((rows, columns)).iter().zip(&report.layers) {
+        for (area, layer) in root
+            .split_evenly((rows, columns))
+            .iter()
+            .zip(&report.layers)
+        {
             let degrees = &layer.fan_in;
             let title = match layer.name.as_str() {
                 "" => "fan-in".to_string(),
@@ -111,7 +126,9 @@ pub fn loss(points: &[(u64, f64)], updates: &[u64]) -> Result<String, PlotError>
         from_zero: false,
     };
     let updates: Vec<f64> = updates.iter().map(|&step| step as f64).collect();
-    draw(SIZE, |root| frame.draw(root, &[(String::new(), points)], &updates))
+    draw(SIZE, |root| {
+        frame.draw(root, &[(String::new(), points)], &updates)
+    })
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -220,7 +237,10 @@ fn histogram(area: &Area<'_>, title: &str, bars: &[(usize, usize)]) -> Drawn {
         .draw()?;
     let bar = |&(degree, units): &(usize, usize)| {
         let (x, y) = (degree as f64, units as f64);
-        Rectangle::new([(x - 0.45, 0.0), (x + 0.45, y)], Palette99::pick(0).filled())
+        Rectangle::new(
+            [(x - 0.45, 0.0), (x + 0.45, y)],
+            Palette99::pick(0).filled(),
+        )
     };
     chart.draw_series(bars.iter().map(bar))?;
     Ok(())
@@ -289,7 +309,11 @@ mod tests {
         assert!(svg.contains("Density by layer") && svg.contains("density, %"));
         assert!(svg.contains("a&lt;b"), "names are escaped");
 
-        let svg = loss(&[(1, 2.0), (50, 1.0), (100, f64::NAN), (150, 0.5)], &[40, 80]).unwrap();
+        let svg = loss(
+            &[(1, 2.0), (50, 1.0), (100, f64::NAN), (150, 0.5)],
+            &[40, 80],
+        )
+        .unwrap();
         assert!(svg.contains("topology updates") && !svg.contains("NaN"));
         let unmarked = loss(&[(1, 2.0), (150, 0.5)], &[]).unwrap();
         assert!(count(&svg, "polyline") == count(&unmarked, "polyline") + 2);
@@ -301,7 +325,10 @@ mod tests {
         let svg = fan_in(report).unwrap();
         assert!(svg.contains("fan-in of a&lt;b: mean 9.0"), "{svg}");
         // One rectangle is the background.
-        assert_eq!(count(&svg, "rect"), 1 + report.layers[0].fan_in.histogram.len());
+        assert_eq!(
+            count(&svg, "rect"),
+            1 + report.layers[0].fan_in.histogram.len()
+        );
     }
 
     #[test]

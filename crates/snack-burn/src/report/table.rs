@@ -68,7 +68,11 @@ fn columns(report: &DensityReport) -> Vec<Column> {
             String::new(),
         ),
         column("nnz", &|layer| layer.nnz.to_string(), total.nnz.to_string()),
-        column("density", &|layer| percent(layer.density), percent(total.density)),
+        column(
+            "density",
+            &|layer| percent(layer.density),
+            percent(total.density),
+        ),
         column(
             "target",
             &|layer| optional(layer.target_density.map(percent)),
@@ -98,13 +102,27 @@ fn columns(report: &DensityReport) -> Vec<Column> {
         ),
         column(
             "explored",
-            &|layer| history(layer, |history, size| history.explored as f64 / size.max(1.0)),
+            &|layer| {
+                history(layer, |history, size| {
+                    history.explored as f64 / size.max(1.0)
+                })
+            },
             optional(total.explored.map(percent)),
         ),
         column(
             "functional",
-            &|layer| optional(layer.functional.map(|count| percent(part(count, layer.nnz)))),
-            optional(total.functional.map(|count| percent(part(count, total.nnz)))),
+            &|layer| {
+                optional(
+                    layer
+                        .functional
+                        .map(|count| percent(part(count, layer.nnz))),
+                )
+            },
+            optional(
+                total
+                    .functional
+                    .map(|count| percent(part(count, total.nnz))),
+            ),
         ),
         column(
             "bytes",
