@@ -1,1 +1,27 @@
 //! x
+mod connections;
+mod data;
+mod device;
+mod error;
+mod loss;
+mod method;
+mod model;
+mod optimizer;
+mod options;
+mod output;
+mod results;
+mod stats;
+mod train;
+pub use connections::*;
+pub use data::*;
+pub use device::*;
+pub use error::*;
+pub use loss::*;
+pub use method::*;
+pub use model::*;
+pub use optimizer::*;
+pub use options::*;
+pub use results::*;
+pub use stats::*;
+pub use train::*;
+pub use output::*;

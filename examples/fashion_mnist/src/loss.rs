@@ -77,6 +77,16 @@ impl Loss {
         }
     }
 
+    /// What is reported for every sample, `[batch]`, from scores and ones among zeros
+    /// `[batch, classes]`.
+    pub fn samples(self, scores: Tensor<2>, targets: Tensor<2>) -> Tensor<1> {
+        let losses = match self {
+            Self::Published | Self::Mse => (sigmoid(scores) - targets).powi_scalar(2).mean_dim(1),
+            Self::CrossEntropy => (log_softmax(scores, 1) * targets).sum_dim(1).neg(),
+        };
+        losses.squeeze_dim(1)
+    }
+
     /// What is reported for one sample, from its scores and its class.
     pub fn of_sample(self, scores: &[f32], label: usize) -> f64 {
         let scores: Vec<f64> = scores.iter().map(|&score| score.into()).collect();
@@ -164,6 +174,21 @@ mod tests {
             let sum: f64 = scores.iter().map(|score| score.exp()).sum();
             score.exp() / sum - target
         });
+    }
+
+    #[test]
+    fn samples_agree_on_device_and_host() {
+        let device = Device::default();
+        for loss in [Loss::Mse, Loss::Published, Loss::CrossEntropy] {
+            let targets = [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]];
+            let scores = Tensor::<2>::from_data(SCORES, &device);
+            let found = loss.samples(scores, Tensor::from_data(targets, &device));
+            let found: Vec<f64> = found.into_data().iter::<f64>().collect();
+            for ((found, scores), label) in found.iter().zip(SCORES).zip(LABELS) {
+                let expected = loss.of_sample(&scores, label);
+                assert!((found - expected).abs() < 1e-6, "{loss}: {found} {expected}");
+            }
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use crate::{CLASSES, Options};
+use crate::{CLASSES, Init, Options};
 use burn::{
     module::Module,
     nn::Initializer,
@@ -6,7 +6,7 @@ use burn::{
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use snack_burn::prelude::*;
+use snack_burn::{dst::DstError, prelude::*};
 
 /// A multilayer perceptron whose layers are all sparse; ReLU between them, no activation at the end.
 #[derive(Module, Debug)]
@@ -18,34 +18,43 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    /// Draws the model: values from `N(0, 0.1^2)` and biases of zero, as the SET authors do.
+    /// Draws the model; biases are zero.
     ///
     /// Everything is drawn on the host, so that a seed gives the same model on every device.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// Panics if [`Options::validate`] would refuse.
-    pub fn new(options: &Options, features: usize, seed: u64, device: &Device) -> Self {
+    /// [`DstError`] if the layers cannot have so few connections.
+    pub fn new(
+        options: &Options,
+        features: usize,
+        seed: u64,
+        device: &Device,
+    ) -> Result<Self, DstError> {
         let shapes = options.shapes(features);
-        let counts = options
-            .counts(features)
-            .unwrap_or_else(|error| panic!("{error}"));
+        let counts = options.counts(features)?;
+        let initializer = match options.init {
+            Init::Published => SparseInitializer::Dense(Initializer::Normal {
+                mean: 0.0,
+                std: 0.1,
+            }),
+            Init::FanIn => SparseInitializer::FanInNormal {
+                gain: 2_f64.sqrt(),
+            },
+        };
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let layers = shapes.iter().zip(counts).map(|(&[m, k], nnz)| {
             SparseLinearConfig::new(k, m)
                 .with_nnz(Some(nnz))
-                .with_initializer(SparseInitializer::Dense(Initializer::Normal {
-                    mean: 0.0,
-                    std: options.init_std,
-                }))
+                .with_initializer(initializer.clone())
                 .with_bias_initializer(Some(Initializer::Zeros))
                 .with_seed(Some(rng.next_u64()))
                 .init(device)
         });
-        Self {
+        Ok(Self {
             layers: layers.collect(),
             dropout: options.dropout,
-        }
+        })
     }
 
     /// Scores of the classes, before any activation.

@@ -3,7 +3,9 @@
 //! [`DensityReport`] describes the sparse layers of a model at one moment: as a struct, as a table,
 //! as JSON (it derives serde) or as CSV. [`TopologyLog`] keeps one for every topology update, with
 //! what only a series knows: the overlap with the pattern before and with the first one, and the
-//! share of coordinates that were ever active. With the feature `plot`, [`plot`] draws both.
+//! share of coordinates that were ever active. With the feature `plot`, the module
+//! `plot` draws both; with the feature `train`, `DensityMetric` and `TurnoverMetric` show them in Burn's
+//! `Learner`.
 
 mod csv;
 mod degrees;
@@ -13,6 +15,8 @@ mod log;
 mod memory;
 mod table;
 
+#[cfg(feature = "train")]
+mod metric;
 #[cfg(feature = "plot")]
 pub mod plot;
 #[cfg(test)]
@@ -23,3 +27,5 @@ pub use density::*;
 pub use layer::*;
 pub use log::*;
 pub use memory::*;
+#[cfg(feature = "train")]
+pub use metric::*;

@@ -40,7 +40,7 @@ impl Batch {
             pixels.extend(images.pixels(index).iter().map(|&p| f32::from(p) / 255.0));
             let label = images.label(index);
             labels.push(i32::from(label));
-            targets.extend((0..CLASSES).map(|class| f32::from(u8::from(class == label.into()))));
+            targets.extend((0..CLASSES).map(|class| f32::from(u8::from(class == usize::from(label)))));
         }
         let count = labels.len();
         Self {

@@ -1,4 +1,5 @@
-use super::{Batch, DropoutPlan, Images, epoch_order};
+use super::{Batch, Dataset, DropoutPlan, Images, epoch_order};
+use crate::Options;
 use burn::{
     data::{
         dataloader::{DataLoader, DataLoaderIterator, Progress},
@@ -44,6 +45,16 @@ impl TrainBatches {
             device: device.clone(),
             epoch: AtomicU64::new(0),
         }
+    }
+
+    /// The batches that a run with these options learns from.
+    pub fn of(options: &Options, data: &Dataset, seed: u64, device: &Device) -> Self {
+        let dropout = DropoutPlan {
+            widths: options.hidden.clone(),
+            probability: options.dropout,
+        };
+        let images = Arc::new(data.train().clone());
+        Self::new(images, options.batch, seed, dropout, device)
     }
 
     /// Batches of an epoch.

@@ -1,0 +1,1 @@
+mod trainer; pub use trainer::*;

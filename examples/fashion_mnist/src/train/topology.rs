@@ -1,0 +1,117 @@
+use crate::{Method, Options};
+use burn::{module::Module, optim::ModuleOptimizer};
+use snack_burn::{
+    dst::DstError,
+    prelude::Dst,
+    report::{ReportConfig, TopologyInput, TopologyLog},
+};
+use std::time::Duration;
+
+/// The changing topology of a run, and what an epoch saw of it; shared by the plain loop and the
+/// model that Burn's `Learner` trains.
+#[derive(Debug)]
+pub struct Topology {
+    dst: Option<Dst>,
+    log: TopologyLog,
+    input: TopologyInput,
+    steps_per_epoch: u64,
+    step: u64,
+    epochs: Vec<EpochTopology>,
+}
+
+/// What happened to the topology in an epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct EpochTopology {
+    /// Connections that updates replaced.
+    pub replaced: usize,
+    /// Connections at the end of the epoch.
+    pub nnz: usize,
+    /// Time spent in steps and updates.
+    pub time: Duration,
+}
+
+impl Topology {
+    /// The topology of a model before its first step.
+    ///
+    /// # Errors
+    ///
+    /// [`DstError`] if the method refuses the model or its numbers.
+    pub fn new<M: Module>(
+        options: &Options,
+        seed: u64,
+        model: &M,
+        steps_per_epoch: u64,
+    ) -> Result<Self, DstError> {
+        let config = options.topology(seed, steps_per_epoch);
+        let dst = config.map(|config| config.init(model)).transpose()?;
+        let mut log = TopologyLog::new(ReportConfig::chain(model)?);
+        log.record(0, model, None)?;
+        Ok(Self {
+            dst,
+            log,
+            input: TopologyInput::of(model, None),
+            steps_per_epoch,
+            step: 0,
+            epochs: Vec::new(),
+        })
+    }
+
+    /// Counts an optimizer step that took some time and updates the topology if its time has come.
+    ///
+    /// # Errors
+    ///
+    /// [`DstError`] if the update or the report on it fails.
+    pub fn after_step<M: Module>(
+        &mut self,
+        mut model: M,
+        optim: &mut ModuleOptimizer,
+        time: impl FnOnce() -> Duration,
+    ) -> Result<M, DstError> {
+        self.step += 1;
+        self.input.replaced = 0;
+        if let Some(dst) = &mut self.dst {
+            model = dst.step_mut(model, optim);
+            if let Some(update) = dst.last_update() {
+                self.input = TopologyInput::of(&model, Some(update));
+            }
+        }
+        let epoch = ((self.step - 1) / self.steps_per_epoch) as usize;
+        if self.epochs.len() <= epoch {
+            self.epochs.push(EpochTopology::default());
+        }
+        let epoch = &mut self.epochs[epoch];
+        epoch.replaced += self.input.replaced;
+        epoch.nnz = self.input.nnz;
+        epoch.time += time();
+        let updated = self.dst.as_ref().is_some_and(|dst| dst.last_update().is_some());
+        if updated {
+            self.log.record(self.step, &model, Some(optim))?;
+        }
+        Ok(model)
+    }
+
+    /// Steps so far.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// For metrics: the connections, and how many the newest step replaced.
+    pub fn input(&self) -> TopologyInput {
+        self.input
+    }
+
+    /// What happened in an epoch, counted from 0; nothing if it has not begun.
+    pub fn epoch(&self, epoch: usize) -> EpochTopology {
+        self.epochs.get(epoch).copied().unwrap_or_default()
+    }
+
+    /// The reports on the model before the first step and after every update.
+    pub fn log(&self) -> &TopologyLog {
+        &self.log
+    }
+
+    /// The reports, when the run is over.
+    pub fn into_log(self) -> TopologyLog {
+        self.log
+    }
+}

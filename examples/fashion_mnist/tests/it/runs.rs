@@ -1,0 +1,120 @@
+use crate::support::{TEST, finish, tiny};
+use clap::ValueEnum;
+use fashion_mnist::{
+    AllocationChoice, Args, EpochRecord, Loss, Method, Outcome, Results, RunResult,
+};
+use std::fs;
+
+/// Everything but times.
+fn numbers(run: &RunResult) -> Vec<EpochRecord> {
+    let without_time = |epoch: &EpochRecord| EpochRecord {
+        seconds: 0.0,
+        ..epoch.clone()
+    };
+    run.epochs.iter().map(without_time).collect()
+}
+
+fn outcome(change: impl FnOnce(&mut Args)) -> Outcome {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    change(&mut args);
+    finish(&args).unwrap()
+}
+
+#[test]
+fn a_seed_decides_the_run() {
+    let first = outcome(|args| args.seeds = Some(2));
+    let again = outcome(|args| {
+        args.first_seed = Some(1);
+        args.seeds = Some(1);
+    });
+    let [zero, one] = &first.results.runs[..] else {
+        panic!("{first:?}")
+    };
+    assert_eq!((zero.seed, one.seed), (0, 1));
+    assert_eq!(numbers(one), numbers(&again.results.runs[0]));
+    assert_ne!(numbers(zero), numbers(one));
+}
+
+#[test]
+fn every_method_trains_and_keeps_count_of_its_connections() {
+    let all = Method::value_variants().to_vec();
+    let results = outcome(|args| {
+        args.method = all.clone();
+        args.epochs = Some(4);
+        args.update_every = Some(3);
+    })
+    .results;
+    assert_eq!(results.methods.len(), all.len());
+    for (run, method) in results.runs.iter().zip(all) {
+        assert_eq!(run.method, method);
+        let moved: usize = run.epochs.iter().map(|epoch| epoch.replaced).sum();
+        assert_eq!(moved > 0, method.changes(), "{method}: {moved}");
+        assert_eq!(run.nnz, run.last().nnz);
+        assert!(run.epochs.iter().all(|epoch| epoch.train_loss.is_finite()), "{method}");
+        assert!(run.explored >= run.density && run.functional <= 1.0, "{method}");
+    }
+}
+
+#[test]
+fn a_run_learns() {
+    for loss in [Loss::Published, Loss::Mse, Loss::CrossEntropy] {
+        let results = outcome(|args| {
+            args.loss = Some(loss);
+            args.epochs = Some(30);
+            args.epsilon = None;
+            args.sparsity = Some(0.5);
+            args.learning_rate = Some(0.5);
+            args.dropout = Some(0.0);
+            args.allocation = Some(AllocationChoice::Erk);
+        })
+        .results;
+        let run = &results.runs[0];
+        assert!(run.last().train_loss < 0.9 * run.epochs[0].train_loss, "{loss}: {run:?}");
+        let chance = 1.0 / 10.0;
+        assert!(run.best().test_accuracy > 3.0 * chance, "{loss}: {run:?}");
+    }
+}
+
+#[test]
+fn the_folder_tells_the_whole_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.method = vec![Method::Static, Method::Set];
+    let outcome = finish(&args).unwrap();
+    assert_eq!(outcome.dir, dir.path().join("run"));
+    let read = |name: &str| fs::read_to_string(outcome.dir.join(name)).unwrap();
+
+    let results: Results = serde_json::from_str(&read("results.json")).unwrap();
+    assert_eq!(results, outcome.results);
+    assert_eq!(results.data.test, TEST);
+
+    let epochs = read("epochs.csv");
+    let lines: Vec<Vec<&str>> = epochs.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 1 + 2 * 3);
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+    assert_eq!(lines[0][..4], ["method", "seed", "epoch", "step"]);
+    assert_eq!(lines[6][..4], ["set", "0", "3", "18"]);
+
+    // After the first and second epoch, not after the last; four lines each, and the start.
+    assert_eq!(read("set-0/topology.csv").lines().count(), 1 + 3 * 4);
+    assert_eq!(read("static-0/topology.csv").lines().count(), 1 + 4);
+    for picture in ["density.svg", "fan-in.svg", "loss.svg"] {
+        for run in ["set-0", "static-0"] {
+            assert!(read(&format!("{run}/{picture}")).contains("</svg>"));
+        }
+    }
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.loss = Some(Loss::CrossEntropy);
+    args.learning_rate = Some(100.0);
+    args.weight_decay = Some(0.9);
+    args.epochs = Some(50);
+    args.dropout = Some(0.0);
+    let message = finish(&args).unwrap_err().to_string();
+    assert!(message.contains("of set with seed 0; lower --learning-rate (now 100)"), "{message}");
+}
