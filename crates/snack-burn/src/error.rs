@@ -200,6 +200,7 @@ pub enum SparseError {
         low: usize,
         /// Size of the axis.
         size: usize,
+    },
     /// A row has fewer inactive coordinates than were asked for.
     #[error("{asked} inactive coordinates asked for in row {row}, expected 0..={available}")]
     NotEnoughInactiveInRow {
