@@ -112,22 +112,26 @@ proptest! {
 
 #[test]
 fn skips_carry_features_past_an_empty_layer() {
-    let head = pattern([1, 3], &[(0, 1)]);
+    let first = pattern([3, 2], &[(0, 0), (1, 1)]);
     let empty = Pattern::empty([3, 3]).unwrap();
-    let layers = [("empty", &empty), ("head", &head)];
+    let head = pattern([1, 3], &[(0, 1), (0, 2)]);
+    let layers = [("first", &first), ("empty", &empty), ("head", &head)];
     let cut = functional(&LayerGraph::chain(&layers).unwrap(), &layers);
-    assert_eq!(cut[1].count(&head), 0);
+    assert_eq!((cut[0].count(&first), cut[2].count(&head)), (0, 0));
 
     let graph = LayerGraph::new(vec![
+        layer("first", [3, 2]),
         Block::Residual(vec![layer("empty", [3, 3])]),
         layer("head", [1, 3]),
     ]);
     let sets = functional(&graph.unwrap(), &layers);
-    assert_eq!(sets[1].count(&head), 1);
-    // A connection of the skipped layer would be functional if it led to feature 1.
+    // Feature 1 has an input and is used; 0 is not used, 2 has no input.
+    assert_eq!(sets[0].slots(&first), [false, true]);
+    assert_eq!(sets[2].slots(&head), [true, false]);
+    // A connection of the skipped layer would be functional between these.
     assert_eq!(
-        (sets[0].inputs(), sets[0].outputs()),
-        (vec![0, 1, 2], vec![1])
+        (sets[1].inputs(), sets[1].outputs()),
+        (vec![0, 1], vec![1, 2])
     );
 }
 
