@@ -32,6 +32,7 @@ pub mod ops;
 pub mod pattern;
 pub mod prelude;
 pub mod report;
+mod tap;
 pub mod tensor;
 
 pub use error::SparseError;

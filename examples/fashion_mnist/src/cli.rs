@@ -20,7 +20,7 @@ const PREFIX: &str = "fashion-mnist";
 #[derive(Debug, Clone, Default, Parser)]
 #[command(name = "fashion_mnist", version)]
 pub struct Args {
-    /// How the topology changes; several, separated by commas, are compared [default: set]
+    /// How the topology changes; several, separated by commas, are compared [default: set-original]
     #[arg(long, value_enum, value_delimiter = ',')]
     pub method: Vec<Method>,
     /// Number of runs of every method, with seeds 0, 1 and so on [default: 1]
@@ -185,7 +185,7 @@ impl Args {
                 return Err(ConfigError::new("--allocation", allocation, allowed));
             }
         }
-        if self.methods() == [Method::Static] {
+        if self.methods() == [Method::STATIC] {
             let reason = "with --method static, whose topology stays";
             let drop_fraction = self.drop_fraction.map(|value| value.to_string());
             let update_every = self.update_every.map(|value| value.to_string());
@@ -202,26 +202,28 @@ impl Args {
 ///
 /// [`FashionError`]; nothing is written if options, data or device are at fault.
 pub fn run(args: &Args) -> Result<Outcome, FashionError> {
-    let options = args.options()?;
+    let base = args.options()?;
     let data = match &args.data {
         Some(folder) => Dataset::open(folder)?,
         None => Dataset::subset(),
     };
-    if options.batch > data.train().len() {
+    if base.batch > data.train().len() {
         let allowed = format!("at most {}, the training images", data.train().len());
-        return Err(ConfigError::new("--batch", options.batch, allowed).into());
+        return Err(ConfigError::new("--batch", base.batch, allowed).into());
     }
-    let device = options.device.open()?;
+    let device = base.device.open()?;
     if let Some(out) = &args.out {
         RunDir::check_free(out, args.overwrite)?;
     }
     let with_method = |method| Options {
         method,
-        ..options.clone()
+        ..base.clone()
     };
     for method in args.methods() {
         // Whatever a method refuses, it refuses before anything is written.
-        Trainer::new(with_method(method), &data, 0, &device)?;
+        let options = with_method(method);
+        options.validate()?;
+        Trainer::new(options, &data, 0, &device)?;
     }
     let dir = match &args.out {
         Some(out) => RunDir::create(out, args.overwrite)?,
@@ -229,7 +231,7 @@ pub fn run(args: &Args) -> Result<Outcome, FashionError> {
     };
     let mut writer = dir.epochs()?;
     if !args.quiet {
-        for line in introduction(args, &options, &data, &dir) {
+        for line in introduction(args, &base, &data, &dir) {
             crate::print_err(line);
         }
     }
@@ -243,11 +245,12 @@ pub fn run(args: &Args) -> Result<Outcome, FashionError> {
             RunDir::write_topology(&folder, &run, &log)?;
             runs.push(run);
             // After every run, so that a command that is stopped leaves the finished ones.
-            dir.write_results(&Results::new(data.id().clone(), with_method(args.methods()[0]), runs.clone()))?;
+            let results = Results::new(data.id().clone(), base.clone(), runs.clone());
+            dir.write_results(&results)?;
         }
     }
     Ok(Outcome {
-        results: Results::new(data.id().clone(), options, runs),
+        results: Results::new(data.id().clone(), base, runs),
         dir: dir.path().to_owned(),
     })
 }
@@ -264,13 +267,15 @@ fn one_run(
     let (method, epochs) = (options.method, options.epochs);
     let progress = Progress::new(epochs, args.quiet);
     let name = format!("{method} seed {seed}");
-    let mut report = |record: &EpochRecord| {
-        progress.epoch(&name, record);
-        writer.write(method, seed, record)
-    };
     let done = match args.learner {
-        true => learn(options, data, seed, device, folder, &mut report),
-        false => Trainer::new(options, data, seed, device)?.train(&mut report),
+        true => {
+            let mut report = |record: &EpochRecord| writer.write(method, seed, record);
+            learn(options, data, seed, device, folder, (&name, progress.clone()), &mut report)
+        }
+        false => Trainer::new(options, data, seed, device)?.train(&mut |record: &EpochRecord| {
+            progress.epoch(&name, record);
+            writer.write(method, seed, record)
+        }),
     };
     progress.finish();
     done

@@ -1,4 +1,4 @@
-use crate::{ConfigError, DeviceChoice, IdxError, ImagesError};
+use crate::{ConfigError, DeviceChoice, EpochRecord, IdxError, ImagesError, Options};
 use snack_burn::dst::DstError;
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -125,6 +125,16 @@ pub enum FashionError {
 }
 
 impl FashionError {
+    pub(crate) fn diverged(options: &Options, seed: u64, record: &EpochRecord) -> Self {
+        Self::Diverged {
+            method: options.method.to_string(),
+            seed,
+            epoch: record.epoch,
+            loss: record.train_loss,
+            learning_rate: options.learning_rate,
+        }
+    }
+
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,

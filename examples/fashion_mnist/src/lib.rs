@@ -1,4 +1,6 @@
-//! x
+#![doc = include_str!("../README.md")]
+
+mod cli;
 mod connections;
 mod data;
 mod device;
@@ -12,6 +14,8 @@ mod output;
 mod results;
 mod stats;
 mod train;
+
+pub use cli::*;
 pub use connections::*;
 pub use data::*;
 pub use device::*;
@@ -21,7 +25,7 @@ pub use method::*;
 pub use model::*;
 pub use optimizer::*;
 pub use options::*;
+pub use output::{print_err, print_out};
 pub use results::*;
 pub use stats::*;
 pub use train::*;
-pub use output::*;

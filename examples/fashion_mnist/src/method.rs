@@ -1,21 +1,182 @@
-use clap::ValueEnum;
+use crate::{ConfigError, Options};
+use clap::{ValueEnum, builder::PossibleValue};
 use serde::{Deserialize, Serialize};
+use snack_burn::{
+    dst::{DstConfig, Preset, schedule::AnySchedule},
+    pattern::Profile,
+};
 
-/// How the topology changes during training.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// Not at all
-    Static,
-    /// Sparse evolutionary training as published
-    Set,
+/// How the topology changes during training: a preset of the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Method(pub Preset);
+
+/// Updates after which a method that only prunes stops: at 5 % each, half of the connections are
+/// gone.
+const PRUNINGS: u64 = 14;
+
+static ALL: [Method; Preset::ALL.len()] = {
+    let mut all = [Method::STATIC; Preset::ALL.len()];
+    let mut index = 0;
+    while index < all.len() {
+        all[index] = Method(Preset::ALL[index]);
+        index += 1;
+    }
+    all
+};
+
+impl ValueEnum for Method {
+    fn value_variants<'a>() -> &'a [Self] {
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.about()))
+    }
 }
 
 impl core::fmt::Display for Method {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Static => "static",
-            Self::Set => "set",
-        })
+        self.0.fmt(f)
+    }
+}
+
+impl Method {
+    /// The topology stays as it was drawn.
+    pub const STATIC: Self = Self(Preset::Static);
+    /// Sparse evolutionary training as its authors published it.
+    pub const SET: Self = Self(Preset::SetOriginal);
+
+    /// Whether the topology changes.
+    pub fn changes(self) -> bool {
+        self != Self::STATIC
+    }
+
+    fn about(self) -> &'static str {
+        match self.0 {
+            Preset::Static => "The topology stays as it was drawn",
+            Preset::Set => "Sparse evolutionary training, simplified: magnitudes, newcomers at 0",
+            Preset::SetOriginal => "Sparse evolutionary training as published: by sign, N(0, 0.1^2)",
+            Preset::SnackGamlp => "SNACK's recipe for GAMLP: 5 % every eighth of the run, until 5/8",
+            Preset::Rigl => "RigL: the largest gradients enter",
+            Preset::RiglItop => "RigL with long intervals (in-time over-parameterization)",
+            Preset::SetItop => "SET with long intervals (in-time over-parameterization)",
+            Preset::MestEm => "MEST: magnitude and gradient decide, in stages",
+            Preset::MestEms => "MEST with a surplus of connections between updates",
+            Preset::Smet => "SMET: SET on a cosine; made for Adam",
+            Preset::Guided => "SET that grows on paths from pixels to classes",
+            Preset::Gse => "Guided stochastic exploration: the best of random candidates enter",
+            Preset::FixedFanInSet => "SET with equal fan-ins",
+            Preset::Srigl => "RigL with equal fan-ins and removal of weak neurons",
+            Preset::Psn => "RigL from log-normal fan-ins",
+            Preset::Dadp => "Activity-dependent pruning, to half of the connections",
+            Preset::Snfs => "Sparse momentum, approximately",
+            Preset::DeepR => "Deep rewiring, approximately: flipped signs leave",
+        }
+    }
+
+    /// How many inputs the units of a layer start with.
+    pub fn profile(self) -> Profile {
+        match self.0 {
+            Preset::FixedFanInSet | Preset::Srigl => Profile::Constant,
+            Preset::Psn => Profile::LogNormal { cv: 0.5 },
+            _ => Profile::Free,
+        }
+    }
+
+    /// Whether it was published with an update after every epoch, except the last.
+    fn goes_by_epochs(self) -> bool {
+        matches!(
+            self.0,
+            Preset::Set | Preset::SetOriginal | Preset::Guided | Preset::FixedFanInSet
+        )
+    }
+
+    /// Whether shares come from stages that no single number can take the place of.
+    pub fn has_stages(self) -> bool {
+        matches!(self.0, Preset::MestEm | Preset::MestEms)
+    }
+}
+
+impl Options {
+    /// The topology updates of a run.
+    pub fn topology(&self, seed: u64, steps_per_epoch: u64) -> DstConfig {
+        let steps = self.epochs as u64 * steps_per_epoch;
+        let mut config = self.method.0.config(steps).with_seed(seed);
+        if self.method.goes_by_epochs() {
+            let last = steps.saturating_sub(steps_per_epoch);
+            config = config.with_every(steps_per_epoch).with_stop(Some(last));
+        }
+        if let Some(every) = self.update_every {
+            config.every = every;
+            if let Some(AnySchedule::Staircase(staircase)) = &mut config.schedule {
+                staircase.timing.interval = every;
+            }
+        }
+        if self.method == Method(Preset::Dadp) {
+            config.stop = Some(PRUNINGS.saturating_mul(config.every));
+        }
+        if let Some(share) = self.drop_fraction {
+            config.drop_fraction = share;
+        }
+        config
+    }
+
+    /// Refuses a share for methods that do not go by one.
+    pub(crate) fn check_method(&self) -> Result<(), ConfigError> {
+        let reason = match self.method {
+            method if method.has_stages() => "whose shares come in stages",
+            Method(Preset::DeepR) => "which replaces whatever flips its sign",
+            _ => return Ok(()),
+        };
+        match self.drop_fraction {
+            Some(share) => {
+                let allowed = format!("left out with --method {}, {reason}", self.method);
+                Err(ConfigError::new("--drop-fraction", share, allowed))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(preset: Preset) -> Options {
+        Options {
+            method: Method(preset),
+            ..Options::default()
+        }
+    }
+
+    #[test]
+    fn set_updates_after_every_epoch_but_the_last() {
+        let config = options(Preset::SetOriginal).topology(3, 50);
+        assert_eq!((config.every, config.stop), (50, Some(399 * 50)));
+        assert_eq!((config.drop_fraction, config.seed), (0.3, 3));
+    }
+
+    #[test]
+    fn given_numbers_take_the_place_of_the_preset_s() {
+        let options = Options {
+            update_every: Some(7),
+            drop_fraction: Some(0.1),
+            ..options(Preset::Rigl)
+        };
+        let config = options.topology(0, 50);
+        assert_eq!((config.every, config.drop_fraction), (7, 0.1));
+        assert_eq!(config.stop, Some(15_000));
+    }
+
+    #[test]
+    fn names_and_helps_are_there_for_all_presets() {
+        let values: Vec<_> = Method::value_variants()
+            .iter()
+            .map(|method| method.to_possible_value().unwrap())
+            .collect();
+        assert_eq!(values.len(), Preset::ALL.len());
+        assert_eq!(values[0].get_name(), "static");
+        assert!(values.iter().all(|value| value.get_help().is_some()));
     }
 }

@@ -46,6 +46,7 @@ impl Mlp {
         let layers = shapes.iter().zip(counts).map(|(&[m, k], nnz)| {
             SparseLinearConfig::new(k, m)
                 .with_nnz(Some(nnz))
+                .with_profile(options.method.profile())
                 .with_initializer(initializer.clone())
                 .with_bias_initializer(Some(Initializer::Zeros))
                 .with_seed(Some(rng.next_u64()))

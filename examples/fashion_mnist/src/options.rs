@@ -84,7 +84,7 @@ impl Default for Options {
     /// The protocol of the SET authors on 2 000 training images.
     fn default() -> Self {
         Self {
-            method: Method::Set,
+            method: Method::SET,
             hidden: vec![1000; 3],
             connections: Connections::default(),
             init: Init::Published,
@@ -143,6 +143,7 @@ impl Options {
             return Err(ConfigError::new("--update-every", 0, "at least 1"));
         }
         self.connections.validate()?;
+        self.check_method()?;
 
         let share = "at least 0 and below 1";
         let below_one = |value: f64| (0.0..1.0).contains(&value);

@@ -237,9 +237,9 @@ mod tests {
     #[test]
     fn runs_are_summed_up_by_method() {
         let runs = vec![
-            run(Method::Static, 0, &[0.5, 0.7, 0.6]),
-            run(Method::Set, 0, &[0.5, 0.8]),
-            run(Method::Static, 1, &[0.9, 0.8]),
+            run(Method::STATIC, 0, &[0.5, 0.7, 0.6]),
+            run(Method::SET, 0, &[0.5, 0.8]),
+            run(Method::STATIC, 1, &[0.9, 0.8]),
         ];
         assert_eq!((runs[0].best().epoch, runs[0].last().epoch), (2, 3));
         assert_eq!(runs[0].training_seconds(), 6.0);
@@ -253,7 +253,7 @@ mod tests {
         let [first, second] = &results.methods[..] else {
             panic!("{results:?}")
         };
-        assert_eq!((first.method, second.method), (Method::Static, Method::Set));
+        assert_eq!((first.method, second.method), (Method::STATIC, Method::SET));
         assert!((first.final_accuracy.mean - 0.7).abs() < 1e-12);
         assert!((first.best_accuracy.mean - 0.8).abs() < 1e-12);
         assert!((first.final_accuracy.error.unwrap() - 0.1).abs() < 1e-12);
@@ -275,6 +275,6 @@ mod tests {
 
     #[test]
     fn the_best_of_equal_epochs_is_the_first() {
-        assert_eq!(run(Method::Set, 0, &[0.4, 0.6, 0.6]).best().epoch, 2);
+        assert_eq!(run(Method::SET, 0, &[0.4, 0.6, 0.6]).best().epoch, 2);
     }
 }

@@ -17,9 +17,9 @@ impl Bits {
     pub(super) fn all(len: u64) -> Self {
         let mut bits = Self::none(len);
         bits.words.fill(u64::MAX);
-        bits.words.iter_mut().rev().take(1).for_each(|last| {
+        if let Some(last) = bits.words.last_mut() {
             *last >>= (64 - len % 64) % 64;
-        });
+        }
         bits
     }
 
@@ -28,7 +28,7 @@ impl Bits {
     pub(super) fn from_words(words: Vec<u64>, len: u64) -> Option<Self> {
         let last = words.last().copied().unwrap_or(0);
         let fits = words.len() as u64 == len.div_ceil(64);
-        let clean = len % 64 == 0 || last >> (len % 64) == 0;
+        let clean = len.is_multiple_of(64) || last >> (len % 64) == 0;
         (fits && clean).then_some(Self { words, len })
     }
 

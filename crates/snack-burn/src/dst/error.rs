@@ -99,6 +99,87 @@ pub enum DstError {
         /// What is wrong with it.
         reason: String,
     },
+    /// There is no preset of this name.
+    #[error("there is no preset `{name}`, expected one of {known}")]
+    UnknownPreset {
+        /// The name found.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// The model has nothing to rewire.
+    #[error("the model has no sparse layer, expected at least one `SparseLinear`")]
+    NoSparseLayers,
+    /// No sparse layer belongs to a group that is rewired.
+    #[error("none of the {layers} sparse layers is rewired, the first is `{first}`")]
+    NothingMatches {
+        /// Number of sparse layers of the model.
+        layers: usize,
+        /// Path of the first one.
+        first: String,
+    },
+    /// Two settings exclude each other.
+    #[error("{what}")]
+    Incompatible {
+        /// Which, and why.
+        what: &'static str,
+    },
+    /// The saved state belongs to another model.
+    #[error("the saved state of layer `{layer}` has {found} slots, expected {expected}")]
+    StateMismatch {
+        /// Path of the layer.
+        layer: String,
+        /// Slots of the model.
+        expected: usize,
+        /// Slots of the state.
+        found: usize,
+    },
+    /// Bytes that are no state of an updater.
+    #[error("the saved state of the updater is damaged: {reason}")]
+    DamagedState {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A criterion needs data that it did not ask for.
+    #[error("layer `{layer}`: the criterion uses {signal}, for which it did not ask")]
+    MissingSignal {
+        /// Path of the layer.
+        layer: String,
+        /// The missing data.
+        signal: &'static str,
+    },
+    /// A criterion gave a list of another length than the layer's.
+    #[error("layer `{layer}`: {found} prune scores, expected {expected}")]
+    ScoreCount {
+        /// Path of the layer.
+        layer: String,
+        /// Slots of the layer.
+        expected: usize,
+        /// Scores given.
+        found: usize,
+    },
+    /// A criterion proposed coordinates that it may not propose.
+    #[error("layer `{layer}`: {source}")]
+    Proposal {
+        /// Path of the layer.
+        layer: String,
+        /// What is wrong with them.
+        source: SparseError,
+    },
+    /// A method gave another number of plans than there are layers.
+    #[error("{found} plans, expected one for each of {expected} layers")]
+    PlanCount {
+        /// Layers of the view.
+        expected: usize,
+        /// Plans given.
+        found: usize,
+    },
+    /// The state of the optimizer cannot be moved.
+    #[error("the state of the optimizer cannot be moved: {reason}")]
+    Optimizer {
+        /// Why.
+        reason: String,
+    },
     /// A pattern, or a list of coordinates, is wrong.
     #[error(transparent)]
     Sparse(#[from] SparseError),

@@ -107,3 +107,90 @@ impl FreshValue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    /// Fan-ins 4, 0 and 100.
+    fn pattern() -> Pattern {
+        let cols = (0..4).chain(0..100).collect();
+        Pattern::from_offsets([3, 200], vec![0, 4, 4, 104], cols).unwrap()
+    }
+
+    fn draw(value: &FreshValue, fresh: &[u32], seed: u64) -> Vec<f32> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        value.draw(&pattern(), fresh, &mut rng)
+    }
+
+    /// Root of the mean square of a slot's values.
+    fn spread(value: &FreshValue, slot: u32) -> f64 {
+        let draws = (0..4000).map(|seed| f64::from(draw(value, &[slot], seed)[0]));
+        (draws.map(|x| x * x).sum::<f64>() / 4000.0).sqrt()
+    }
+
+    #[test]
+    fn zero_is_zero() {
+        assert_eq!(draw(&FreshValue::Zero, &[1, 50], 1), [0.0, 0.0]);
+        assert!(!FreshValue::Zero.keeps_returned());
+    }
+
+    #[test]
+    fn normal_has_its_standard_deviation() {
+        let normal = FreshValue::Normal { std: 0.1 };
+        for slot in [0, 60] {
+            assert!((spread(&normal, slot) - 0.1).abs() < 0.004);
+        }
+        assert_eq!(draw(&FreshValue::Normal { std: 0.0 }, &[3], 1), [0.0]);
+    }
+
+    #[test]
+    fn uniform_values_shrink_with_the_fan_in() {
+        let uniform = FreshValue::Uniform { gain: 2.0 };
+        for (slot, bound) in [(3, 1.0), (4, 0.2), (103, 0.2)] {
+            let expected = bound / 3f64.sqrt();
+            assert!((spread(&uniform, slot) - expected).abs() < 0.04 * expected);
+            let largest = (0..1000).map(|seed| draw(&uniform, &[slot], seed)[0].abs());
+            let largest = f64::from(largest.fold(0.0, f32::max));
+            assert!(largest <= bound * (1.0 + 1e-6) && largest > 0.98 * bound);
+        }
+        // Slots of several rows in one call have the bounds of their own rows.
+        let values = draw(&uniform, &[0, 3, 4, 50, 103], 1);
+        assert!(values[2..].iter().all(|value| value.abs() <= 0.2));
+    }
+
+    #[test]
+    fn what_does_not_return_starts_with_the_inner_value() {
+        let inner = FreshValue::Normal { std: 0.3 };
+        let keep = FreshValue::KeepIfReturned(Box::new(inner.clone()));
+        assert!(keep.keeps_returned());
+        assert_eq!(draw(&keep, &[2, 9], 5), draw(&inner, &[2, 9], 5));
+    }
+
+    #[test]
+    fn refuses_numbers_out_of_range() {
+        for value in [f64::NAN, -1.0, f64::INFINITY] {
+            for fresh in [
+                FreshValue::Normal { std: value },
+                FreshValue::Uniform { gain: value },
+            ] {
+                assert!(fresh.validate().is_err());
+                assert!(
+                    FreshValue::KeepIfReturned(Box::new(fresh))
+                        .validate()
+                        .is_err()
+                );
+            }
+        }
+        assert_eq!(FreshValue::Uniform { gain: 0.0 }.validate(), Ok(()));
+        assert_eq!(draw(&FreshValue::Uniform { gain: 0.0 }, &[1], 1), [0.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "fresh slots must be increasing and below 104")]
+    fn slots_outside_the_pattern_panic() {
+        draw(&FreshValue::Zero, &[104], 1);
+    }
+}

@@ -193,9 +193,154 @@ impl fmt::Debug for History {
 /// * `updates` - number of updates, `q`.
 pub fn expected_exploration(size: u64, nnz: u64, grown: u64, updates: u64) -> f64 {
     let inactive = size.saturating_sub(nnz);
-    if inactive == 0 {
-        return if size == 0 { 0.0 } else { 1.0 };
+    match (size, inactive) {
+        (0, _) => return 0.0,
+        (_, 0) => return 1.0,
+        _ => {}
     }
     let missed = 1.0 - grown.min(inactive) as f64 / inactive as f64;
-    1.0 - inactive as f64 / size as f64 * missed.powf(updates as f64)
+    let explored = inactive as f64 * (1.0 - missed.powf(updates as f64));
+    (nnz as f64 + explored) / size as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dst::{Grow, Uniform};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+    use std::collections::BTreeSet;
+
+    fn rng() -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(1)
+    }
+
+    #[test]
+    fn counts_what_was_ever_active() {
+        let mut rng = rng();
+        let first = Pattern::random([13, 17], 40, &mut rng).unwrap();
+        let mut history = History::new(&first);
+        let mut seen: BTreeSet<u64> = first.flats().collect();
+        for _ in 0..5 {
+            let pattern = Pattern::random([13, 17], 40, &mut rng).unwrap();
+            let before = seen.len();
+            seen.extend(pattern.flats());
+            let new = history.record(&pattern).unwrap();
+            assert_eq!(new as usize, seen.len() - before);
+            assert_eq!(history.count() as usize, seen.len());
+            assert_eq!(history.explored(), seen.len() as f64 / 221.0);
+            assert!((0..230).all(|flat| history.contains(flat) == seen.contains(&flat)));
+            assert_eq!(history.record(&pattern), Ok(0));
+        }
+        assert_eq!(history.memory(), 32);
+        let other = Pattern::empty([17, 13]).unwrap();
+        assert!(matches!(
+            history.record(&other),
+            Err(SparseError::ShapeMismatch { .. })
+        ));
+    }
+
+    #[test]
+    fn draws_from_all_that_was_never_active() {
+        let mut rng = rng();
+        let pattern = Pattern::random([20, 20], 150, &mut rng).unwrap();
+        let history = History::new(&pattern);
+        let expected: Vec<u64> = (0..400).filter(|&flat| !history.contains(flat)).collect();
+        assert_eq!(history.sample_unexplored(250, &mut rng).unwrap(), expected);
+        let some = history.sample_unexplored(70, &mut rng).unwrap();
+        assert_eq!(some.len(), 70);
+        assert!(some.is_sorted_by(|a, b| a < b));
+        assert!(some.iter().all(|flat| expected.contains(flat)));
+        assert_eq!(
+            history.sample_unexplored(251, &mut rng),
+            Err(SparseError::NotEnoughInactive {
+                asked: 251,
+                available: 250
+            })
+        );
+    }
+
+    #[test]
+    fn every_unexplored_pair_is_equally_likely() {
+        let mut rng = rng();
+        let history = History::new(&Pattern::from_sorted_flats([3, 3], [0, 4, 5, 7]).unwrap());
+        let mut counts = [0u32; 1 << 9];
+        for _ in 0..1000 {
+            let drawn = history.sample_unexplored(2, &mut rng).unwrap();
+            counts[drawn.iter().map(|flat| 1 << flat).sum::<usize>()] += 1;
+        }
+        // 10 pairs, 100 draws each: 99.9 % of chi-square with 9 degrees of freedom are below 27.9.
+        let seen = counts.iter().filter(|&&count| count > 0);
+        assert_eq!(seen.clone().count(), 10);
+        let statistic: f64 = seen.map(|&n| (f64::from(n) - 100.0).powi(2) / 100.0).sum();
+        assert!(statistic < 27.9, "chi-square {statistic}");
+    }
+
+    /// 30 updates that replace 300 of 2000 connections among 20 000 coordinates.
+    #[test]
+    fn the_formula_describes_uniform_growth() {
+        let mut rng = rng();
+        let mut pattern = Pattern::random([100, 200], 2000, &mut rng).unwrap();
+        let mut history = History::new(&pattern);
+        for _ in 0..30 {
+            let grown = Uniform.propose(&pattern, 300, &mut rng).unwrap();
+            let dropped = Pattern::random([2000, 1], 300, &mut rng).unwrap();
+            let kept = pattern.flats().enumerate();
+            let kept = kept.filter(|(slot, _)| !dropped.contains(*slot, 0));
+            let flats: BTreeSet<u64> = kept.map(|(_, flat)| flat).chain(grown).collect();
+            pattern = Pattern::from_sorted_flats([100, 200], flats).unwrap();
+            history.record(&pattern).unwrap();
+        }
+        let expected = expected_exploration(20_000, 2000, 300, 30);
+        assert!((expected - 0.4569).abs() < 1e-3, "{expected}");
+        assert!((history.explored() - expected).abs() < 0.01, "{history:?}");
+    }
+
+    #[test]
+    fn formula_at_its_limits() {
+        assert_eq!(expected_exploration(100, 10, 5, 0), 0.1);
+        assert_eq!(expected_exploration(100, 10, 0, 7), 0.1);
+        assert_eq!(expected_exploration(100, 10, 90, 1), 1.0);
+        assert_eq!(expected_exploration(100, 100, 5, 3), 1.0);
+        assert_eq!(expected_exploration(0, 0, 0, 3), 0.0);
+    }
+
+    #[test]
+    fn survives_bytes() {
+        let mut rng = rng();
+        for shape in [[13, 17], [8, 8], [0, 5], [1, 1]] {
+            let pattern = Pattern::random(shape, shape[0] * shape[1] / 3, &mut rng).unwrap();
+            let history = History::new(&pattern);
+            assert_eq!(History::from_bytes(&history.to_bytes()), Ok(history));
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused() {
+        let history = History::new(&Pattern::full([3, 3]).unwrap());
+        let bytes = history.to_bytes();
+        let mut bit_too_many = bytes.clone();
+        bit_too_many[17] |= 2;
+        let mut other_shape = bytes.clone();
+        other_shape[0] = 100;
+        for bytes in [
+            &bytes[..23],
+            &bytes[..16],
+            &bytes[..8],
+            &[],
+            &bit_too_many,
+            &other_shape,
+        ] {
+            assert!(matches!(
+                History::from_bytes(bytes),
+                Err(DstError::DamagedHistory { .. })
+            ));
+        }
+        let mut too_large = bytes;
+        too_large[..8].fill(255);
+        assert!(matches!(
+            History::from_bytes(&too_large),
+            Err(DstError::Sparse(SparseError::ShapeTooLarge { .. }))
+        ));
+    }
 }

@@ -63,7 +63,8 @@ impl SparseLinear {
         let input: Tensor<2> = reshape(input, [batch, d_input]);
         let bias = self.bias.as_ref().map(Param::val);
         let values = self.values.val();
-        let output = product(values, &self.pattern, input, bias, self.routines);
+        let tap = Some(self.values.id);
+        let output = product(values, &self.pattern, input, bias, self.routines, tap);
         reshape(output, dims)
     }
 
@@ -86,7 +87,9 @@ impl SparseLinear {
     /// The weight as a sparse tensor of shape `[d_output, d_input]` that shares values and
     /// gradients with the layer.
     pub fn weight(&self) -> SparseTensor {
-        SparseTensor::new(self.values.val(), self.pattern.clone()).with_routines(self.routines)
+        SparseTensor::new(self.values.val(), self.pattern.clone())
+            .with_routines(self.routines)
+            .with_tap(self.values.id)
     }
 
     /// `[d_output, d_input]`.

@@ -2,7 +2,7 @@
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
-use burn::tensor::{DType, Shape};
+use burn::tensor::Shape;
 
 use super::{GradientPanel, Index, Routines, composed};
 
@@ -128,8 +128,8 @@ pub trait SparseOps: Backend {
     /// Positions `[count]` in the panel, 32-bit, and gradients `[count]`, `f32`. A position of -1
     /// is none: fewer coordinates counted.
     #[fusion(meta = |_g, _x, _mask, _panel, count, _floor| (
-        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*count]), DType::I32),
-        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*count]), DType::F32),
+        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*count]), burn::tensor::DType::I32),
+        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*count]), burn::tensor::DType::F32),
     ))]
     fn top_gradients(
         g: FloatTensor<Self>,
@@ -149,8 +149,8 @@ pub trait SparseOps: Backend {
     /// * `starts` - `[rows + 1]`, 32-bit, from 0 to `total` and not decreasing: row `i` of the
     ///   panel gets the elements `starts[i]..starts[i + 1]` of the results.
     #[fusion(meta = |_g, _x, _mask, _starts, _panel, total| (
-        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*total]), DType::I32),
-        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*total]), DType::F32),
+        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*total]), burn::tensor::DType::I32),
+        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*total]), burn::tensor::DType::F32),
     ))]
     fn top_gradients_per_row(
         g: FloatTensor<Self>,

@@ -10,11 +10,20 @@ pub(crate) struct Mask<'a> {
     pub stride: usize,
 }
 
-impl Mask<'_> {
-    /// Calls `visit(column, score)` for the columns of a row that are not excluded, in order.
+/// A panel of gradients, row-major, without what is excluded.
+#[derive(Clone, Copy)]
+struct Panel<'a> {
+    gradients: &'a [f32],
+    cols: usize,
+    mask: Mask<'a>,
+}
+
+impl Panel<'_> {
+    /// Calls `visit(column, score)` for what counts in a row, in order.
     #[inline]
-    fn scan(&self, row: usize, gradients: &[f32], mut visit: impl FnMut(usize, u32)) {
-        let words = &self.bits[row * self.stride..][..self.stride];
+    fn scan_row(&self, row: usize, mut visit: impl FnMut(usize, u32)) {
+        let gradients = &self.gradients[row * self.cols..][..self.cols];
+        let words = &self.mask.bits[row * self.mask.stride..][..self.mask.stride];
         for (word, (&bits, chunk)) in words.iter().zip(gradients.chunks(32)).enumerate() {
             for (bit, gradient) in chunk.iter().enumerate() {
                 if bits >> bit & 1 == 0 {
@@ -22,6 +31,37 @@ impl Mask<'_> {
                 }
             }
         }
+    }
+
+    /// Calls `visit(position, score)` for what counts, in order.
+    #[inline]
+    fn scan(&self, mut visit: impl FnMut(usize, u32)) {
+        for row in 0..self.gradients.len() / self.cols {
+            self.scan_row(row, |col, score| visit(row * self.cols + col, score));
+        }
+    }
+
+    /// The score from which on elements are taken, and how many of exactly that score.
+    fn threshold(&self, count: usize, floor: u32) -> (u32, usize) {
+        const LOW: u32 = 15;
+        let mut bins = vec![0usize; 1 << 16];
+        self.scan(|_, score| {
+            if score >= floor {
+                bins[(score >> LOW) as usize] += 1;
+            }
+        });
+        let Some((high, rest)) = bin_of(&bins, count) else {
+            return (floor, usize::MAX);
+        };
+        bins.truncate(1 << LOW);
+        bins.fill(0);
+        self.scan(|_, score| {
+            if score >= floor && score >> LOW == high {
+                bins[(score & ((1 << LOW) - 1)) as usize] += 1;
+            }
+        });
+        let (low, ties) = bin_of(&bins, rest).expect("the bin holds the rest");
+        (high << LOW | low, ties)
     }
 }
 
@@ -57,14 +97,14 @@ pub(crate) fn select_panel(
     if count == 0 || gradients.is_empty() {
         return selected;
     }
-    let each = |visit: &mut dyn FnMut(usize, u32)| {
-        for (row, gradients) in gradients.chunks(cols).enumerate() {
-            mask.scan(row, gradients, |col, score| visit(row * cols + col, score));
-        }
+    let panel = Panel {
+        gradients,
+        cols,
+        mask,
     };
-    let (threshold, mut ties) = threshold(each, count, floor.to_bits());
+    let (threshold, mut ties) = panel.threshold(count, floor.to_bits());
     let mut place = 0;
-    each(&mut |position, score| {
+    panel.scan(|position, score| {
         let taken = score > threshold || score == threshold && ties > 0;
         if taken {
             ties -= usize::from(score == threshold);
@@ -74,29 +114,6 @@ pub(crate) fn select_panel(
         }
     });
     selected
-}
-
-/// The score from which on candidates are taken, and how many of exactly that score.
-fn threshold(each: impl Fn(&mut dyn FnMut(usize, u32)), count: usize, floor: u32) -> (u32, usize) {
-    const LOW: u32 = 15;
-    let mut bins = vec![0usize; 1 << 16];
-    each(&mut |_, score| {
-        if score >= floor {
-            bins[(score >> LOW) as usize] += 1;
-        }
-    });
-    let Some((high, rest)) = bin_of(&bins, count) else {
-        return (floor, usize::MAX);
-    };
-    bins.truncate(1 << LOW);
-    bins.fill(0);
-    each(&mut |_, score| {
-        if score >= floor && score >> LOW == high {
-            bins[(score & ((1 << LOW) - 1)) as usize] += 1;
-        }
-    });
-    let (low, ties) = bin_of(&bins, rest).expect("the bin holds the rest");
-    (high << LOW | low, ties)
 }
 
 /// The bin of the element of rank `count` from the top, and its rank in the bin.
@@ -119,6 +136,11 @@ pub(crate) fn select_rows(
 ) -> Selected {
     let total = starts.last().map_or(0, |&end| end as usize);
     let mut selected = Selected::empty(total);
+    let panel = Panel {
+        gradients,
+        cols,
+        mask,
+    };
     let mut keys = Vec::new();
     for (row, range) in starts.windows(2).enumerate() {
         let (start, quota) = (range[0] as usize, (range[1] - range[0]) as usize);
@@ -126,7 +148,7 @@ pub(crate) fn select_rows(
             continue;
         }
         keys.clear();
-        mask.scan(row, &gradients[row * cols..][..cols], |col, score| {
+        panel.scan_row(row, |col, score| {
             keys.push(u64::from(score) << 32 | u64::from(!(col as u32)));
         });
         if quota < keys.len() {

@@ -31,7 +31,11 @@ pub(crate) fn apportion(
     let shares: Vec<f64> = (0..weights.len())
         .map(|index| clamped(index, factor))
         .collect();
-    let mut counts: Vec<u64> = shares.iter().map(|share| *share as u64).collect();
+    // Above 2^53 a bound may have been rounded up.
+    let rounded = |(share, range): (&f64, &RangeInclusive<u64>)| {
+        (*share as u64).clamp(*range.start(), *range.end())
+    };
+    let mut counts: Vec<u64> = shares.iter().zip(bounds).map(rounded).collect();
     settle(&mut counts, &shares, bounds, total);
     Some(counts)
 }

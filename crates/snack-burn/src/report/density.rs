@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LayerReport, Memory};
 use crate::dst::{DstError, LayerGraph};
-use crate::nn::{SparseLayer, sparse_layers};
+use crate::nn::{FoundLayer, find_layers};
 use crate::pattern::Pattern;
 
 /// The sparse layers of a model at one moment.
@@ -135,7 +135,7 @@ impl ReportConfig {
     ///
     /// [`DstError::BlocksDoNotChain`] if the shapes contradict that, or [`DstError::RepeatedLayer`].
     pub fn chain<M: Module>(model: &M) -> Result<Self, DstError> {
-        let layers = sparse_layers(model);
+        let layers = find_layers(model);
         Ok(Self {
             graph: Some(LayerGraph::chain(&named(&layers))?),
             ..Self::default()
@@ -157,12 +157,12 @@ impl ReportConfig {
         model: &M,
         optimizer: Option<&ModuleOptimizer>,
     ) -> Result<DensityReport, DstError> {
-        self.describe(&sparse_layers(model), optimizer)
+        self.describe(&find_layers(model), optimizer)
     }
 
     pub(super) fn describe(
         &self,
-        layers: &[SparseLayer],
+        layers: &[FoundLayer],
         optimizer: Option<&ModuleOptimizer>,
     ) -> Result<DensityReport, DstError> {
         let mut report = DensityReport {
@@ -176,7 +176,7 @@ impl ReportConfig {
         if let Some(graph) = &self.graph {
             let functional = graph.functional(&named(layers))?;
             for (index, functional) in functional.into_iter().enumerate() {
-                let count = functional.map(|found| found.count(&layers[index].pattern));
+                let count = functional.map(|found| found.count(layers[index].pattern.pattern()));
                 report.layers[index].functional = count;
             }
         }
@@ -196,10 +196,10 @@ impl ReportConfig {
     }
 }
 
-fn named(layers: &[SparseLayer]) -> Vec<(&str, &Pattern)> {
+fn named(layers: &[FoundLayer]) -> Vec<(&str, &Pattern)> {
     layers
         .iter()
-        .map(|layer| (layer.name.as_str(), &layer.pattern))
+        .map(|layer| (layer.name.as_str(), &**layer.pattern.pattern()))
         .collect()
 }
 
@@ -209,10 +209,10 @@ fn all<T>(layers: &[LayerReport], part: impl Fn(&LayerReport) -> Option<T>) -> O
 }
 
 /// Bytes of all states that have one element per slot, by the parameter that they belong to.
-fn moments(optimizer: &ModuleOptimizer, layers: &[SparseLayer]) -> BTreeMap<ParamId, u64> {
+fn moments(optimizer: &ModuleOptimizer, layers: &[FoundLayer]) -> BTreeMap<ParamId, u64> {
     let slots: BTreeMap<ParamId, usize> = layers
         .iter()
-        .map(|layer| (layer.values_id, layer.pattern.nnz()))
+        .map(|layer| (layer.values_id, layer.pattern.pattern().nnz()))
         .collect();
     let failed = |error: &dyn std::fmt::Display| -> ! {
         panic!("the optimizer cannot be recorded: {error}")

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Degrees, Memory};
-use crate::nn::SparseLayer;
+use crate::nn::FoundLayer;
 use crate::pattern::Pattern;
 use crate::tensor::DevicePattern;
 
@@ -48,8 +48,8 @@ pub struct LayerHistory {
 
 impl LayerReport {
     /// Describes a layer.
-    pub(super) fn of(layer: &SparseLayer) -> Self {
-        let pattern = &layer.pattern;
+    pub(super) fn of(layer: &FoundLayer) -> Self {
+        let pattern = layer.pattern.pattern();
         Self {
             name: layer.name.clone(),
             shape: pattern.shape(),
@@ -89,7 +89,7 @@ pub(super) fn share(part: usize, whole: usize) -> f64 {
     }
 }
 
-fn memory(layer: &SparseLayer, pattern: &Pattern) -> Memory {
+fn memory(layer: &FoundLayer, pattern: &Pattern) -> Memory {
     let element = layer.values.dtype().size() as u64;
     Memory {
         values: element * pattern.nnz() as u64,

@@ -1,10 +1,12 @@
+use std::sync::Arc;
+
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
 use serde::Serialize;
 
 use super::{DensityReport, LayerHistory, ReportConfig};
 use crate::dst::{DstError, History};
-use crate::nn::{SparseLayer, sparse_layers};
+use crate::nn::{FoundLayer, find_layers};
 use crate::pattern::Pattern;
 
 /// The reports of a training run, one for each topology update or as often as asked.
@@ -21,7 +23,7 @@ use crate::pattern::Pattern;
 /// let device = Device::default().autodiff();
 /// let mut model = SparseLinearConfig::new(20, 10).with_sparsity(0.8).init(&device);
 /// let mut optim = SgdConfig::new().init();
-/// let mut dst = DstConfig::set().with_every(2).init();
+/// let mut dst = DstConfig::set().with_every(2).init(&model)?;
 /// let mut log = TopologyLog::default();
 /// log.record(0, &model, None)?;
 /// for step in 1..=4 {
@@ -51,8 +53,8 @@ pub struct TopologyLog {
 #[derive(Debug, Clone)]
 struct Past {
     name: String,
-    initial: Pattern,
-    previous: Pattern,
+    initial: Arc<Pattern>,
+    previous: Arc<Pattern>,
     explored: History,
 }
 
@@ -83,7 +85,7 @@ impl TopologyLog {
         model: &M,
         optimizer: Option<&ModuleOptimizer>,
     ) -> Result<&DensityReport, DstError> {
-        let layers = sparse_layers(model);
+        let layers = find_layers(model);
         let mut report = self.config.describe(&layers, optimizer)?;
         report.step = Some(step);
         let mut past = std::mem::take(&mut self.past);
@@ -116,12 +118,12 @@ impl TopologyLog {
 }
 
 impl Past {
-    fn belongs_to(&self, layer: &SparseLayer) -> bool {
-        self.name == layer.name && self.initial.shape() == layer.pattern.shape()
+    fn belongs_to(&self, layer: &FoundLayer) -> bool {
+        self.name == layer.name && self.initial.shape() == layer.pattern.pattern().shape()
     }
 
-    fn start(layer: SparseLayer) -> (LayerHistory, Self) {
-        let nnz = layer.pattern.nnz();
+    fn start(layer: FoundLayer) -> (LayerHistory, Self) {
+        let nnz = layer.pattern.pattern().nnz();
         let history = LayerHistory {
             kept_previous: nnz,
             previous: nnz,
@@ -131,15 +133,15 @@ impl Past {
         };
         let past = Self {
             name: layer.name,
-            initial: layer.pattern.clone(),
-            previous: layer.pattern.clone(),
-            explored: History::new(&layer.pattern),
+            initial: layer.pattern.pattern().clone(),
+            previous: layer.pattern.pattern().clone(),
+            explored: History::new(layer.pattern.pattern()),
         };
         (history, past)
     }
 
-    fn advance(self, layer: SparseLayer) -> (LayerHistory, Self) {
-        let new = layer.pattern;
+    fn advance(self, layer: FoundLayer) -> (LayerHistory, Self) {
+        let new = layer.pattern.pattern().clone();
         let overlap = |old: &Pattern| old.overlap(&new).expect("the shapes are equal");
         let mut explored = self.explored;
         explored.record(&new).expect("the shapes are equal");

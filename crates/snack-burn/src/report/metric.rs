@@ -11,7 +11,7 @@ use burn::train::metric::{
 };
 
 use crate::dst::TopologyUpdate;
-use crate::nn::sparse_layers;
+use crate::nn::find_layers;
 
 /// What [`DensityMetric`] and [`TurnoverMetric`] are computed from: the sparse layers at one step.
 ///
@@ -29,11 +29,11 @@ pub struct TopologyInput {
 impl TopologyInput {
     /// The sparse layers of a model, and the update since the step before, if there was one.
     pub fn of<M: Module>(model: &M, update: Option<&TopologyUpdate>) -> Self {
-        let layers = sparse_layers(model);
+        let layers = find_layers(model);
         let grown = update.map(|update| update.layers.iter().map(|layer| layer.grown).sum());
         Self {
-            nnz: layers.iter().map(|layer| layer.pattern.nnz()).sum(),
-            size: layers.iter().map(|layer| layer.pattern.size()).sum(),
+            nnz: layers.iter().map(|layer| layer.pattern.pattern().nnz()).sum(),
+            size: layers.iter().map(|layer| layer.pattern.pattern().size()).sum(),
             replaced: grown.unwrap_or(0),
         }
     }

@@ -1,6 +1,6 @@
 use super::{Progress, Topology};
 use crate::{
-    Batch, CLASSES, Dataset, DropoutPlan, EpochRecord, FashionError, Loss, Mlp, Options, RunResult,
+    Batch, Dataset, EpochRecord, FashionError, Loss, Mlp, Options, RunResult,
     SetSgd, TestBatches, TrainBatches,
 };
 use burn::{
@@ -218,13 +218,7 @@ pub fn learn(
     for epoch in &epochs {
         report(epoch)?;
         if !epoch.train_loss.is_finite() {
-            return Err(FashionError::Diverged {
-                method: options.method.to_string(),
-                seed,
-                epoch: epoch.epoch,
-                loss: epoch.train_loss,
-                learning_rate: options.learning_rate,
-            });
+            return Err(FashionError::diverged(&options, seed, epoch));
         }
     }
     let log = shared.topology().log().clone();

@@ -2,7 +2,7 @@ use crate::{EpochRecord, print_err};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What a run says on standard error: a bar on a terminal, and a line for each epoch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Progress {
     bar: ProgressBar,
     quiet: bool,

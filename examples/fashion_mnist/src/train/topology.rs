@@ -1,4 +1,4 @@
-use crate::{Method, Options};
+use crate::Options;
 use burn::{module::Module, optim::ModuleOptimizer};
 use snack_burn::{
     dst::DstError,
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// model that Burn's `Learner` trains.
 #[derive(Debug)]
 pub struct Topology {
-    dst: Option<Dst>,
+    dst: Dst,
     log: TopologyLog,
     input: TopologyInput,
     steps_per_epoch: u64,
@@ -43,11 +43,10 @@ impl Topology {
         steps_per_epoch: u64,
     ) -> Result<Self, DstError> {
         let config = options.topology(seed, steps_per_epoch);
-        let dst = config.map(|config| config.init(model)).transpose()?;
         let mut log = TopologyLog::new(ReportConfig::chain(model)?);
         log.record(0, model, None)?;
         Ok(Self {
-            dst,
+            dst: config.init(model)?,
             log,
             input: TopologyInput::of(model, None),
             steps_per_epoch,
@@ -63,17 +62,17 @@ impl Topology {
     /// [`DstError`] if the update or the report on it fails.
     pub fn after_step<M: Module>(
         &mut self,
-        mut model: M,
+        model: M,
         optim: &mut ModuleOptimizer,
         time: impl FnOnce() -> Duration,
     ) -> Result<M, DstError> {
         self.step += 1;
         self.input.replaced = 0;
-        if let Some(dst) = &mut self.dst {
-            model = dst.step_mut(model, optim);
-            if let Some(update) = dst.last_update() {
-                self.input = TopologyInput::of(&model, Some(update));
-            }
+        let (model, result) = self.dst.try_step(model, optim);
+        result?;
+        let update = self.dst.last_update().filter(|update| update.skipped.is_none());
+        if update.is_some() {
+            self.input = TopologyInput::of(&model, update);
         }
         let epoch = ((self.step - 1) / self.steps_per_epoch) as usize;
         if self.epochs.len() <= epoch {
@@ -83,8 +82,7 @@ impl Topology {
         epoch.replaced += self.input.replaced;
         epoch.nnz = self.input.nnz;
         epoch.time += time();
-        let updated = self.dst.as_ref().is_some_and(|dst| dst.last_update().is_some());
-        if updated {
+        if update.is_some() {
             self.log.record(self.step, &model, Some(optim))?;
         }
         Ok(model)

@@ -1,204 +1,173 @@
+use super::Topology;
 use crate::{
-    Batch, Dataset, DropoutPlan, EpochRecord, FashionError, Method, Mlp, Options, RunResult,
-    SetSgd, TestBatches, TrainBatches,
+    Batch, CLASSES, Dataset, EpochRecord, FashionError, Mlp, Options, RunResult, SetSgd,
+    TestBatches, TrainBatches,
 };
 use burn::{
-    module::{Module, ModuleMapper, Param},
+    module::Module,
     optim::{GradientsParams, ModuleOptimizer},
-    tensor::{Device, Tensor, TensorData},
+    tensor::{Device, Tensor},
 };
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use snack_burn::{
-    dst::{Magnitude, Prune, Uniform, schedule},
-    prelude::{Dst, SparseLinear},
-    report::{ReportConfig, TopologyLog},
-};
+use snack_burn::report::TopologyLog;
 use std::{sync::Arc, time::Instant};
 
 /// Test images that are computed at once.
 const TEST_BATCH: usize = 500;
 
-/// Model, optimizer and topology of a run, and how far it is.
+/// Model, optimizer and topology of a run, and how far it is: the plain training loop.
+#[derive(Debug)]
 pub struct Trainer {
     options: Options,
     seed: u64,
     model: Mlp,
     optim: ModuleOptimizer,
-    dst: Option<Dst>,
+    topology: Topology,
     train: TrainBatches,
     test: TestBatches,
-    log: TopologyLog,
-    records: Vec<EpochRecord>,
+    epochs: Vec<EpochRecord>,
     started: Instant,
-}
-
-struct Balanced;
-impl Prune for Balanced {
-    fn scores(&self, values: &[f32]) -> Vec<f32> {
-        let mut scores = vec![0.0; values.len()];
-        for sign in [1.0_f32, -1.0] {
-            let mut slots: Vec<usize> =
-                (0..values.len()).filter(|&s| values[s] * sign > 0.0 || (sign > 0.0 && values[s] == 0.0)).collect();
-            slots.sort_by(|&a, &b| values[a].abs().total_cmp(&values[b].abs()));
-            let n = slots.len();
-            for (rank, slot) in slots.into_iter().enumerate() {
-                scores[slot] = rank as f32 / n as f32;
-            }
-        }
-        scores
-    }
-}
-struct Fill(ChaCha8Rng);
-impl ModuleMapper for Fill {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        if param.shape().num_elements() <= 1000 { return param; }
-        param.map(|t| {
-            let data = t.clone().into_data();
-            let shape = data.shape().clone();
-            let v: Vec<f32> = data.iter::<f32>().map(|x| if x == 0.0 { 0.1 * self.0.sample::<f32, _>(rand_distr::StandardNormal) } else { x }).collect();
-            Tensor::from_data(TensorData::new(v, shape), &t.device()).require_grad()
-        })
-    }
 }
 
 impl Trainer {
     /// Starts a run.
+    ///
+    /// # Errors
+    ///
+    /// [`FashionError::Topology`] if the layers cannot have so few connections, or if the method
+    /// refuses them.
     pub fn new(
         options: Options,
         data: &Dataset,
         seed: u64,
         device: &Device,
     ) -> Result<Self, FashionError> {
+        let started = Instant::now();
         let device = device.clone().autodiff();
         let model = Mlp::new(&options, data.features(), seed, &device)?;
-        let dropout = DropoutPlan {
-            widths: options.hidden.clone(),
-            probability: options.dropout,
-        };
-        let train = TrainBatches::new(
-            Arc::new(data.train().clone()),
-            options.batch,
-            seed,
-            dropout,
-            &device,
-        );
-        let test = TestBatches::new(
-            Arc::new(data.test().clone()),
-            TEST_BATCH,
-            &device.clone().inner(),
-        );
-        let last = (options.epochs as u64 - 1) * train.steps();
-        let dst = (options.method == Method::Set && last > 0).then(|| {
-            Dst::new(
-                Balanced,
-                Uniform,
-                schedule::Constant {
-                    turnover: snack_burn::dst::Turnover::replace(0.3),
-                    timing: schedule::Timing::every(train.steps()).until(last),
-                },
-                seed,
-            )
-        });
-        let mut log = TopologyLog::new(ReportConfig::chain(&model)?);
-        log.record(0, &model, None)?;
+        let train = TrainBatches::of(&options, data, seed, &device);
+        let images = Arc::new(data.test().clone());
         Ok(Self {
+            topology: Topology::new(&options, seed, &model, train.steps())?,
+            test: TestBatches::new(images, TEST_BATCH, &device.clone().inner()),
             optim: SetSgd::init(options.momentum, options.weight_decay),
             options,
             seed,
             model,
-            dst,
             train,
-            test,
-            log,
-            records: Vec::new(),
-            started: Instant::now(),
+            epochs: Vec::new(),
+            started,
         })
     }
 
-    /// Trains on one batch; the loss stays on the device.
-    pub fn step(&mut self, batch: Batch) -> Tensor<1> {
+    /// Trains to the last epoch, and tells `report` about each.
+    ///
+    /// # Errors
+    ///
+    /// [`FashionError::Topology`] if an update fails, [`FashionError::Diverged`] if the loss is no
+    /// number, and what `report` returns.
+    pub fn train(
+        mut self,
+        report: &mut impl FnMut(&EpochRecord) -> Result<(), FashionError>,
+    ) -> Result<(RunResult, TopologyLog), FashionError> {
+        while self.epochs.len() < self.options.epochs {
+            let (next, record) = self.epoch()?;
+            self = next;
+            report(&record)?;
+            self.check(&record)?;
+            self.epochs.push(record);
+        }
+        let log = self.topology.into_log();
+        let run = RunResult::new(
+            &self.options,
+            self.seed,
+            &self.model,
+            self.epochs,
+            &log,
+            self.started,
+        );
+        Ok((run, log))
+    }
+
+    /// All steps of the next epoch, then the test.
+    fn epoch(mut self) -> Result<(Self, EpochRecord), FashionError> {
+        let epoch = self.epochs.len();
+        let batches: Vec<Batch> = self.train.epoch(epoch as u64).collect();
+        let mut losses = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let loss;
+            (self, loss) = self.step(batch)?;
+            losses.push(loss);
+        }
+        // Read once, because every reading makes a GPU wait.
+        let losses: Vec<f64> = Tensor::cat(losses, 0).into_data().iter::<f64>().collect();
+        let (test_loss, test_accuracy) = self.test();
+        let topology = self.topology.epoch(epoch);
+        let record = EpochRecord {
+            epoch: epoch + 1,
+            step: self.topology.step(),
+            train_loss: losses.iter().sum::<f64>() / losses.len() as f64,
+            test_loss,
+            test_accuracy,
+            replaced: topology.replaced,
+            nnz: topology.nnz,
+            seconds: topology.time.as_secs_f64(),
+        };
+        Ok((self, record))
+    }
+
+    /// Trains on one batch, then updates the topology if its time has come.
+    fn step(mut self, batch: Batch) -> Result<(Self, Tensor<1>), FashionError> {
+        let start = Instant::now();
         let scores = self.model.forward(batch.images, &batch.masks);
         let loss = self.options.loss.batch(scores, batch.targets);
         let grads = GradientsParams::from_grads(loss.objective.backward(), &self.model);
-        let model = std::mem::replace(&mut self.model, Mlp { layers: Vec::<SparseLinear>::new(), dropout: 0.0 });
-        self.model = self.optim.step(self.options.learning_rate, model, grads);
-        loss.reported
+        let rate = self.options.learning_rate;
+        let model = self.optim.step(rate, self.model, grads);
+        let model = self
+            .topology
+            .after_step(model, &mut self.optim, || start.elapsed())?;
+        Ok((Self { model, ..self }, loss.reported))
     }
 
-    /// One epoch.
-    pub fn epoch(mut self) -> Result<Self, FashionError> {
-        let start = Instant::now();
-        let epoch = self.records.len() as u64;
-        let mut losses = Vec::new();
-        let mut replaced = 0;
-        let batches: Vec<Batch> = self.train.epoch(epoch).collect();
-        for batch in batches {
-            losses.push(self.step(batch));
-            if let Some(mut dst) = self.dst.take() {
-                let (model, optim) = dst.step(self.model, self.optim);
-                (self.model, self.optim) = (model, optim);
-                if let Some(update) = dst.last_update() {
-                    replaced += update.layers.iter().map(|l| l.dropped).sum::<usize>();
-                    self.model = self.model.map(&mut Fill(ChaCha8Rng::seed_from_u64(update.step)));
-                }
-                self.dst = Some(dst);
-            }
-        }
-        let losses: Vec<f64> = Tensor::cat(losses, 0).into_data().iter::<f64>().collect();
-        let train_loss = losses.iter().sum::<f64>() / losses.len() as f64;
-        let seconds = start.elapsed().as_secs_f64();
-        let step = (epoch + 1) * self.train.steps();
-        if replaced > 0 {
-            self.log.record(step, &self.model, Some(&self.optim))?;
-        }
-        let (test_loss, test_accuracy) = self.evaluate();
-        self.records.push(EpochRecord {
-            epoch: epoch as usize + 1,
-            step,
-            train_loss,
-            test_loss,
-            test_accuracy,
-            replaced,
-            nnz: self.model.nnz(),
-            seconds,
-        });
-        Ok(self)
-    }
-
-    /// Loss and accuracy on the test images.
-    pub fn evaluate(&self) -> (f64, f64) {
+    /// Mean loss of the test images, and the share of them whose class has the highest score.
+    fn test(&self) -> (f64, f64) {
         let model = self.model.valid();
         let (mut loss, mut hits, mut count) = (0.0, 0, 0);
         for batch in self.test.batches() {
-            let labels: Vec<i64> = batch.labels.into_data().iter().collect();
+            let labels: Vec<usize> = batch.labels.into_data().iter::<i64>().map(|l| l as usize).collect();
             let scores = model.forward(batch.images, &[]).into_data();
             let scores: Vec<f32> = scores.iter().collect();
-            for (scores, label) in scores.chunks(crate::CLASSES).zip(labels) {
-                loss += self.options.loss.of_sample(scores, label as usize);
-                let best = (0..scores.len()).rev().max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
-                hits += usize::from(best == Some(label as usize));
+            for (scores, label) in scores.chunks(CLASSES).zip(labels) {
+                loss += self.options.loss.of_sample(scores, label);
+                hits += usize::from(first_highest(scores) == label);
                 count += 1;
             }
         }
-        (loss / count as f64, hits as f64 / count as f64)
+        (loss / f64::from(count), hits as f64 / f64::from(count))
     }
 
-    pub fn last(&self) -> Option<&EpochRecord> {
-        self.records.last()
-    }
-
-    pub fn finish(self) -> RunResult {
-        let total = &self.log.reports().last().unwrap().total;
-        RunResult {
-            method: self.options.method,
-            seed: self.seed,
-            nnz: self.model.nnz(),
-            density: self.model.nnz() as f64 / self.model.dense_weights() as f64,
-            explored: total.explored.unwrap(),
-            functional: total.functional.unwrap() as f64 / total.nnz as f64,
-            seconds: self.started.elapsed().as_secs_f64(),
-            epochs: self.records,
+    fn check(&self, record: &EpochRecord) -> Result<(), FashionError> {
+        match record.train_loss.is_finite() {
+            true => Ok(()),
+            false => Err(FashionError::diverged(&self.options, self.seed, record)),
         }
+    }
+}
+
+/// Index of the highest score, the first of equal ones.
+fn first_highest(scores: &[f32]) -> usize {
+    let better = |best: usize, next: usize| scores[next] > scores[best];
+    (1..scores.len()).fold(0, |best, next| if better(best, next) { next } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_equal_scores_counts() {
+        assert_eq!(first_highest(&[-1.0, 3.0, 3.0, 2.0]), 1);
+        assert_eq!(first_highest(&[5.0]), 0);
+        assert_eq!(first_highest(&[f32::NAN, 1.0]), 0);
     }
 }

@@ -50,7 +50,7 @@ fn help_names_the_real_defaults() {
 fn no_arguments_are_the_defaults() {
     let args = Args::parse_from(["fashion_mnist"]);
     assert_eq!(args.options().unwrap(), Options::default());
-    assert_eq!(args.methods(), [Method::Set]);
+    assert_eq!(args.methods(), [Method::SET]);
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn sparsity_brings_its_own_defaults() {
 
 #[test]
 fn methods_are_a_list_without_repetitions() {
-    let args = Args::parse_from(["fashion_mnist", "--method", "static,set,static"]);
-    assert_eq!(args.methods(), [Method::Static, Method::Set]);
+    let args = Args::parse_from(["fashion_mnist", "--method", "static,set-original,static"]);
+    assert_eq!(args.methods(), [Method::STATIC, Method::SET]);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn options_without_effect_are_refused() {
         ),
         (
             Args {
-                method: vec![Method::Static],
+                method: vec![Method::STATIC],
                 drop_fraction: Some(0.5),
                 ..tiny.clone()
             },
@@ -168,7 +168,7 @@ fn options_without_effect_are_refused() {
         ),
         (
             Args {
-                method: vec![Method::Static],
+                method: vec![Method::STATIC],
                 update_every: Some(5),
                 ..tiny.clone()
             },

@@ -12,7 +12,7 @@ fn numbers(epochs: &[EpochRecord]) -> Vec<(f64, f64, f64, usize, usize)> {
 
 #[test]
 fn the_learner_and_the_plain_loop_are_twins() {
-    for method in [Method::Static, Method::Set] {
+    for method in [Method::STATIC, Method::SET] {
         let dir = tempfile::tempdir().unwrap();
         let mut args = tiny(dir.path());
         args.method = vec![method];
@@ -43,7 +43,7 @@ fn burn_logs_the_loss_of_every_step() {
     args.learner = true;
     finish(&args).unwrap();
     let log = |epoch: usize, metric: &str| {
-        let path = format!("run/set-0/learner/train/epoch-{epoch}/{metric}.log");
+        let path = format!("run/set-original-0/learner/train/epoch-{epoch}/{metric}.log");
         fs::read_to_string(dir.path().join(path)).unwrap()
     };
     // Six steps and the value of the epoch.

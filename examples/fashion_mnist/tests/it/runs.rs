@@ -80,7 +80,7 @@ fn a_run_learns() {
 fn the_folder_tells_the_whole_run() {
     let dir = tempfile::tempdir().unwrap();
     let mut args = tiny(dir.path());
-    args.method = vec![Method::Static, Method::Set];
+    args.method = vec![Method::STATIC, Method::SET];
     let outcome = finish(&args).unwrap();
     assert_eq!(outcome.dir, dir.path().join("run"));
     let read = |name: &str| fs::read_to_string(outcome.dir.join(name)).unwrap();
@@ -94,13 +94,13 @@ fn the_folder_tells_the_whole_run() {
     assert_eq!(lines.len(), 1 + 2 * 3);
     assert!(lines.iter().all(|line| line.len() == lines[0].len()));
     assert_eq!(lines[0][..4], ["method", "seed", "epoch", "step"]);
-    assert_eq!(lines[6][..4], ["set", "0", "3", "18"]);
+    assert_eq!(lines[6][..4], ["set-original", "0", "3", "18"]);
 
     // After the first and second epoch, not after the last; four lines each, and the start.
-    assert_eq!(read("set-0/topology.csv").lines().count(), 1 + 3 * 4);
+    assert_eq!(read("set-original-0/topology.csv").lines().count(), 1 + 3 * 4);
     assert_eq!(read("static-0/topology.csv").lines().count(), 1 + 4);
     for picture in ["density.svg", "fan-in.svg", "loss.svg"] {
-        for run in ["set-0", "static-0"] {
+        for run in ["set-original-0", "static-0"] {
             assert!(read(&format!("{run}/{picture}")).contains("</svg>"));
         }
     }
@@ -116,5 +116,5 @@ fn a_loss_that_is_no_number_ends_the_run() {
     args.epochs = Some(50);
     args.dropout = Some(0.0);
     let message = finish(&args).unwrap_err().to_string();
-    assert!(message.contains("of set with seed 0; lower --learning-rate (now 100)"), "{message}");
+    assert!(message.contains("of set-original with seed 0; lower --learning-rate (now 100)"), "{message}");
 }

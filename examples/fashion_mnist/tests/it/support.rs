@@ -61,7 +61,7 @@ pub fn write_data(dir: &Path) -> PathBuf {
 /// Runs of a moment: three epochs of six steps of a tiny network.
 pub fn tiny(dir: &Path) -> Args {
     Args {
-        method: vec![Method::Set],
+        method: vec![Method::SET],
         hidden: Some(vec![12, 8]),
         epsilon: Some(2.0),
         epochs: Some(3),

@@ -61,11 +61,14 @@ impl Functional {
             });
         }
         let guided = (guidance * count as f64).round() as usize;
-        // Behind functional coordinates come the rows that lead nowhere.
+        // The rows that lead to the outputs come first, then the others.
         let [functional, forward] = [self.outputs.clone(), self.outputs.complement()];
         let mut drawn = [0; 2];
         let mut flats = Vec::with_capacity(count);
         for (drawn, rows) in drawn.iter_mut().zip([functional, forward]) {
+            if flats.len() == guided {
+                break;
+            }
             let rows = rows.iter().map(|row| row as u32).collect();
             let region = pattern.region(rows, self.inputs(), forbidden)?;
             let room = usize::try_from(region.available()).unwrap_or(usize::MAX);

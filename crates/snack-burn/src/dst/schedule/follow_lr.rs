@@ -1,4 +1,4 @@
-use burn::lr_scheduler::LrScheduler;
+use burn::lr_scheduler::module_lr_scheduler::ModuleLrScheduler;
 use serde::{Deserialize, Serialize};
 
 use super::base::check_fraction;
@@ -58,7 +58,7 @@ impl FollowLearningRate {
         Ok(Self { fractions, timing })
     }
 
-    /// A schedule that follows a scheduler of Burn, from its present state on.
+    /// A schedule that follows the base rate of a scheduler of Burn, from its present state on.
     ///
     /// # Errors
     ///
@@ -66,9 +66,10 @@ impl FollowLearningRate {
     pub fn of_scheduler(
         initial: f64,
         timing: Timing,
-        mut scheduler: impl LrScheduler,
+        scheduler: impl Into<ModuleLrScheduler>,
     ) -> Result<Self, DstError> {
-        Self::new(initial, timing, |_| scheduler.step())
+        let mut scheduler = scheduler.into();
+        Self::new(initial, timing, |_| scheduler.step().base())
     }
 }
 
