@@ -1,6 +1,6 @@
 use crate::{
     AllocationChoice, ConfigError, Connections, Dataset, DeviceChoice, EpochRecord, EpochWriter,
-    FashionError, Init, Loss, Method, Options, Progress, Results, RunDir, RunResult, Trainer, learn,
+    FashionError, Gradient, Init, Loss, Method, Options, Progress, Results, RunDir, RunResult, Trainer, learn,
     output::{counted, grouped},
 };
 use burn::tensor::Device;
@@ -62,9 +62,12 @@ pub struct Args {
     /// Probability with which a hidden unit is left out of a training step [default: 0.2]
     #[arg(long, allow_negative_numbers = true)]
     pub dropout: Option<f64>,
-    /// What is minimized [default: published]
+    /// What is minimized [default: mse]
     #[arg(long, value_enum)]
     pub loss: Option<Loss>,
+    /// How the loss is differentiated [default: published, with --loss cross-entropy exact]
+    #[arg(long, value_enum)]
+    pub gradient: Option<Gradient>,
     /// Share of the connections that an update replaces [default: the method's own]
     #[arg(long, allow_negative_numbers = true)]
     pub drop_fraction: Option<f64>,
@@ -117,6 +120,7 @@ impl Args {
             true => AllocationChoice::Erk,
             false => base.connections.allocation,
         });
+        let loss = self.loss.unwrap_or(base.loss);
         let options = Options {
             method: self.methods()[0],
             hidden: self.hidden.clone().unwrap_or(base.hidden),
@@ -135,7 +139,11 @@ impl Args {
             momentum: self.momentum.unwrap_or(base.momentum),
             weight_decay: self.weight_decay.unwrap_or(base.weight_decay),
             dropout: self.dropout.unwrap_or(base.dropout),
-            loss: self.loss.unwrap_or(base.loss),
+            loss,
+            gradient: self.gradient.unwrap_or(match loss {
+                Loss::Mse => base.gradient,
+                Loss::CrossEntropy => Gradient::Exact,
+            }),
             drop_fraction: self.drop_fraction,
             update_every: self.update_every,
             device: self.device.unwrap_or(base.device),
@@ -184,6 +192,10 @@ impl Args {
                 let allowed = "with --sparsity, which it distributes";
                 return Err(ConfigError::new("--allocation", allocation, allowed));
             }
+        }
+        if options.loss == Loss::CrossEntropy && options.gradient == Gradient::Published {
+            let allowed = "exact with --loss cross-entropy, which was not published";
+            return Err(ConfigError::new("--gradient", options.gradient, allowed));
         }
         if self.methods() == [Method::STATIC] {
             let reason = "with --method static, whose topology stays";
@@ -293,13 +305,14 @@ fn introduction(args: &Args, options: &Options, data: &Dataset, dir: &RunDir) ->
     let dense: usize = shapes.iter().map(|[m, k]| m * k).sum();
     [
         format!(
-            "{} on {}: {} of {} weights ({:.2} %), loss {}, {} of {}",
+            "{} on {}: {} of {} weights ({:.2} %), {} with {} gradient, {} of {}",
             widths.join("-"),
             options.device,
             grouped(nnz as u64),
             grouped(dense as u64),
             100.0 * nnz as f64 / dense as f64,
             options.loss,
+            options.gradient,
             counted(options.epochs, "epoch"),
             counted(options.steps_per_epoch(data.train().len()) as usize, "step"),
         ),

@@ -9,18 +9,41 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
-    /// Squared error of sigmoid outputs with the gradient of the published SET program
-    Published,
     /// Squared error of sigmoid outputs
     Mse,
     /// Cross-entropy of softmax outputs
     CrossEntropy,
 }
 
-impl core::fmt::Display for Loss {
+/// How the loss is differentiated.
+///
+/// The published SET program departs from the derivative of its loss in two places. The slope of
+/// the sigmoid is evaluated at the output `a` instead of at the score, so that the gradient with
+/// respect to the scores is `(a - y) s(a) (1 - s(a))` with `s` the sigmoid; the second factor is
+/// between 0.197 and 0.25 where the true slope vanishes with the score. And what dropout leaves out
+/// in the forward pass takes part in the backward pass: a unit that was left out passes its
+/// gradient on. Its results depend on both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gradient {
+    /// As in the published SET program, which departs from the derivative in two places
+    Published,
+    /// The derivative of the loss
+    Exact,
+}
+
+impl core::fmt::Display for Gradient {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Published => "published",
+            Self::Exact => "exact",
+        })
+    }
+}
+
+impl core::fmt::Display for Loss {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
             Self::Mse => "mse",
             Self::CrossEntropy => "cross-entropy",
         })
@@ -38,18 +61,15 @@ pub struct BatchLoss {
 }
 
 impl Loss {
-    /// The loss of scores `[batch, classes]` against ones among zeros `[batch, classes]`.
-    ///
-    /// The published program evaluates the slope of the sigmoid at the output `a` instead of at the
-    /// score, so that the gradient with respect to the scores is `(a - y) s(a) (1 - s(a))` with `s`
-    /// the sigmoid. The second factor is then between 0.197 and 0.25 where the true slope vanishes
-    /// with the score, and training is several times faster. [`Published`](Self::Published) does
-    /// the same, [`Mse`](Self::Mse) differentiates half the squared error correctly.
-    pub fn batch(self, scores: Tensor<2>, targets: Tensor<2>) -> BatchLoss {
+    /// The loss of scores `[batch, classes]` against ones among zeros `[batch, classes]`. The
+    /// objective of [`Mse`](Self::Mse) is half the squared error, or with
+    /// [`Gradient::Published`] a number whose derivative is what the published program takes for
+    /// that of it. The cross-entropy has the exact gradient only.
+    pub fn batch(self, gradient: Gradient, scores: Tensor<2>, targets: Tensor<2>) -> BatchLoss {
         let [count, classes] = scores.dims();
         let (count, classes) = (count as f64, classes as f64);
-        match self {
-            Self::Published => {
+        match (self, gradient) {
+            (Self::Mse, Gradient::Published) => {
                 let outputs = sigmoid(scores.clone().detach());
                 let error = outputs.clone() - targets;
                 let second = sigmoid(outputs);
@@ -59,7 +79,7 @@ impl Loss {
                     reported: error.powi_scalar(2).mean().inner(),
                 }
             }
-            Self::Mse => {
+            (Self::Mse, Gradient::Exact) => {
                 let error = sigmoid(scores) - targets;
                 let objective = error.powi_scalar(2).sum() / (2.0 * count);
                 BatchLoss {
@@ -67,7 +87,7 @@ impl Loss {
                     objective,
                 }
             }
-            Self::CrossEntropy => {
+            (Self::CrossEntropy, _) => {
                 let objective = (log_softmax(scores, 1) * targets).sum().neg() / count;
                 BatchLoss {
                     reported: objective.clone().inner(),
@@ -81,7 +101,7 @@ impl Loss {
     /// `[batch, classes]`.
     pub fn samples(self, scores: Tensor<2>, targets: Tensor<2>) -> Tensor<1> {
         let losses = match self {
-            Self::Published | Self::Mse => (sigmoid(scores) - targets).powi_scalar(2).mean_dim(1),
+            Self::Mse => (sigmoid(scores) - targets).powi_scalar(2).mean_dim(1),
             Self::CrossEntropy => (log_softmax(scores, 1) * targets).sum_dim(1).neg(),
         };
         losses.squeeze_dim(1)
@@ -91,7 +111,7 @@ impl Loss {
     pub fn of_sample(self, scores: &[f32], label: usize) -> f64 {
         let scores: Vec<f64> = scores.iter().map(|&score| score.into()).collect();
         match self {
-            Self::Published | Self::Mse => {
+            Self::Mse => {
                 let error = |(class, score): (usize, &f64)| {
                     let target = f64::from(u8::from(class == label));
                     (1.0 / (1.0 + (-score).exp()) - target).powi(2)
@@ -120,21 +140,21 @@ mod tests {
     }
 
     /// Loss and gradient of the scores.
-    fn run(loss: Loss) -> (f64, Vec<f64>) {
+    fn run(loss: Loss, gradient: Gradient) -> (f64, Vec<f64>) {
         let device = Device::default().autodiff();
         let scores = Tensor::<2>::from_data(SCORES, &device).require_grad();
         let mut targets = [[0.0_f32; 3]; 2];
         for (row, label) in targets.iter_mut().zip(LABELS) {
             row[label] = 1.0;
         }
-        let batch = loss.batch(scores.clone(), Tensor::from_data(targets, &device));
+        let batch = loss.batch(gradient, scores.clone(), Tensor::from_data(targets, &device));
         let grads = batch.objective.backward();
         let gradient = scores.grad(&grads).unwrap().into_data();
         (batch.reported.into_scalar::<f64>(), gradient.iter::<f64>().collect())
     }
 
-    fn check(loss: Loss, gradient: impl Fn(f64, f64, &[f64], usize) -> f64) {
-        let (reported, found) = run(loss);
+    fn check(loss: Loss, taken: Gradient, gradient: impl Fn(f64, f64, &[f64], usize) -> f64) {
+        let (reported, found) = run(loss, taken);
         let mut expected = Vec::new();
         let mut mean = 0.0;
         for (scores, label) in SCORES.iter().zip(LABELS) {
@@ -153,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_squared_error_has_the_true_gradient() {
-        check(Loss::Mse, |score, target, _, _| {
+        check(Loss::Mse, Gradient::Exact, |score, target, _, _| {
             let output = sigmoid64(score);
             (output - target) * output * (1.0 - output)
         });
@@ -161,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_published_gradient_takes_the_slope_at_the_output() {
-        check(Loss::Published, |score, target, _, _| {
+        check(Loss::Mse, Gradient::Published, |score, target, _, _| {
             let output = sigmoid64(score);
             let second = sigmoid64(output);
             (output - target) * second * (1.0 - second)
@@ -170,7 +190,7 @@ mod tests {
 
     #[test]
     fn cross_entropy_has_the_gradient_of_softmax() {
-        check(Loss::CrossEntropy, |score, target, scores, _| {
+        check(Loss::CrossEntropy, Gradient::Exact, |score, target, scores, _| {
             let sum: f64 = scores.iter().map(|score| score.exp()).sum();
             score.exp() / sum - target
         });
@@ -179,7 +199,7 @@ mod tests {
     #[test]
     fn samples_agree_on_device_and_host() {
         let device = Device::default();
-        for loss in [Loss::Mse, Loss::Published, Loss::CrossEntropy] {
+        for loss in [Loss::Mse, Loss::CrossEntropy] {
             let targets = [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]];
             let scores = Tensor::<2>::from_data(SCORES, &device);
             let found = loss.samples(scores, Tensor::from_data(targets, &device));

@@ -1,4 +1,4 @@
-use crate::{CLASSES, Init, Options};
+use crate::{CLASSES, Gradient, Init, Options};
 use burn::{
     module::Module,
     nn::Initializer,
@@ -15,6 +15,8 @@ pub struct Mlp {
     pub layers: Vec<SparseLinear>,
     /// Probability with which a hidden unit is left out of a training step.
     pub dropout: f64,
+    /// Whether gradients pass units that were left out, as if they had taken part.
+    pub unmasked_gradient: bool,
 }
 
 impl Mlp {
@@ -55,6 +57,7 @@ impl Mlp {
         Ok(Self {
             layers: layers.collect(),
             dropout: options.dropout,
+            unmasked_gradient: options.gradient == Gradient::Published,
         })
     }
 
@@ -84,12 +87,19 @@ impl Mlp {
             if index < last {
                 x = relu(x);
                 if let Some(mask) = masks.get(index) {
-                    x = x * mask.clone();
+                    x = self.leave_out(x, mask.clone());
                 }
             }
         }
         assert_eq!(x.dims()[1], CLASSES, "the last layer must have a unit per class");
         x
+    }
+
+    fn leave_out(&self, x: Tensor<2>, mask: Tensor<2>) -> Tensor<2> {
+        match self.unmasked_gradient {
+            true => x.clone() + (x.clone() * mask - x).detach(),
+            false => x * mask,
+        }
     }
 
     /// Number of weights that exist.
@@ -101,5 +111,73 @@ impl Mlp {
     pub fn dense_weights(&self) -> usize {
         let size = |layer: &SparseLinear| layer.weight_shape().iter().product::<usize>();
         self.layers.iter().map(size).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(gradient: Gradient) -> (Mlp, Device) {
+        let options = Options {
+            hidden: vec![6, 5],
+            gradient,
+            ..Options::default()
+        };
+        let device = Device::default().autodiff();
+        (Mlp::new(&options, 4, 1, &device).unwrap(), device)
+    }
+
+    fn host(tensor: Tensor<2>) -> Vec<f32> {
+        tensor.into_data().iter().collect()
+    }
+
+    /// Scores on four ones, and the gradient of the first layer's bias.
+    fn run(gradient: Gradient, masks: &[[f32; 6]]) -> (Vec<f32>, Vec<f32>) {
+        let (model, device) = model(gradient);
+        let mut tensors = Vec::new();
+        if let [mask] = masks {
+            tensors.push(Tensor::from_data([*mask], &device));
+            tensors.push(Tensor::ones([1, 5], &device));
+        }
+        // A bias keeps all units awake.
+        let mut model = model;
+        for layer in &mut model.layers {
+            let [outputs, _] = layer.weight_shape();
+            layer.bias = Some(burn::module::Param::from_tensor(
+                Tensor::full([outputs], 2.0, &device).require_grad(),
+            ));
+        }
+        let scores = model.forward(Tensor::ones([1, 4], &device), &tensors);
+        let grads = scores.clone().sum().backward();
+        let bias = model.layers[0].bias.as_ref().unwrap().val();
+        let gradient = bias.grad(&grads).unwrap().into_data();
+        (host(scores), gradient.iter().collect())
+    }
+
+    #[test]
+    fn units_that_are_left_out_give_nothing_and_may_pass_gradients() {
+        let mask = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0];
+        let (scores, exact) = run(Gradient::Exact, &[mask]);
+        let (same, unmasked) = run(Gradient::Published, &[mask]);
+        let (_, full) = run(Gradient::Exact, &[[1.0; 6]]);
+        assert_eq!(scores, same);
+        for unit in 0..6 {
+            assert_eq!(exact[unit], mask[unit] * full[unit]);
+            assert_eq!(unmasked[unit], full[unit]);
+        }
+        assert!(full[1] != 0.0 || full[4] != 0.0, "{full:?}");
+    }
+
+    #[test]
+    fn without_masks_layers_behind_a_dropout_are_scaled() {
+        let (model, device) = model(Gradient::Exact);
+        let x = Tensor::ones([1, 4], &device);
+        let hidden = relu(model.layers[0].forward(x.clone()));
+        let hidden = relu(model.layers[1].forward(hidden) * 0.8);
+        let expected = host(model.layers[2].forward(hidden) * 0.8);
+        for (found, expected) in host(model.forward(x, &[])).iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6);
+        }
     }
 }

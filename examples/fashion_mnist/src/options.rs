@@ -1,4 +1,4 @@
-use crate::{CLASSES, Connections, DeviceChoice, Loss, Method};
+use crate::{CLASSES, Connections, DeviceChoice, Gradient, Loss, Method};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use snack_burn::dst::DstError;
@@ -72,6 +72,8 @@ pub struct Options {
     pub dropout: f64,
     /// What is minimized.
     pub loss: Loss,
+    /// How it is differentiated.
+    pub gradient: Gradient,
     /// Share of the connections that an update replaces; the method's own if absent.
     pub drop_fraction: Option<f64>,
     /// Steps between updates; the method's own if absent.
@@ -94,7 +96,8 @@ impl Default for Options {
             momentum: 0.9,
             weight_decay: 2e-4,
             dropout: 0.2,
-            loss: Loss::Published,
+            loss: Loss::Mse,
+            gradient: Gradient::Published,
             drop_fraction: None,
             update_every: None,
             device: DeviceChoice::first(),

@@ -1,6 +1,6 @@
 use super::{Progress, Topology};
 use crate::{
-    Batch, Dataset, EpochRecord, FashionError, Loss, Mlp, Options, RunResult,
+    Batch, Dataset, EpochRecord, FashionError, Gradient, Loss, Mlp, Options, RunResult,
     SetSgd, TestBatches, TrainBatches,
 };
 use burn::{
@@ -9,7 +9,7 @@ use burn::{
     optim::{GradientsParams, ModuleOptimizer},
     tensor::{Device, Int, Tensor},
     train::{
-        InferenceStep, ItemLazy, Learner, SupervisedTraining, TrainOutput, TrainStep,
+        InferenceStep, Interrupter, ItemLazy, Learner, SupervisedTraining, TrainOutput, TrainStep,
         logger::{EvaluationProgressLogger, TrainingProgressLogger},
         metric::{
             AccuracyInput, AccuracyMetric, Adaptor, LossInput, LossMetric, MetricDefinition,
@@ -27,6 +27,7 @@ use snack_burn::{
 };
 use std::{
     collections::HashMap,
+    fmt,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
@@ -46,19 +47,38 @@ pub struct Student {
     #[module(skip)]
     loss: Loss,
     #[module(skip)]
+    gradient: Gradient,
+    #[module(skip)]
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    topology: Mutex<Topology>,
-    step_started: Mutex<Instant>,
-    failed: Mutex<Option<DstError>>,
+/// What all copies of a [`Student`] share: the `Learner` clones its model for every step.
+struct Shared(Mutex<State>);
+
+struct State {
+    /// There once the student is, whose layers it is made for.
+    topology: Option<Topology>,
+    step_started: Instant,
+    failed: Option<DstError>,
+    interrupter: Interrupter,
 }
 
 impl Shared {
-    fn topology(&self) -> MutexGuard<'_, Topology> {
-        self.topology.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn topology(&mut self) -> &mut Topology {
+        let topology = self.topology.as_mut();
+        topology.expect("the topology is made before training starts")
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
     }
 }
 
@@ -106,14 +126,18 @@ impl TrainStep for Student {
     type Output = StudentOutput;
 
     fn step(&self, batch: Batch) -> TrainOutput<StudentOutput> {
-        *self.shared.step_started.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let topology = {
+            let mut state = self.shared.lock();
+            state.step_started = Instant::now();
+            state.topology().input()
+        };
         let scores = self.mlp.forward(batch.images, &batch.masks);
-        let loss = self.loss.batch(scores.clone(), batch.targets);
+        let loss = self.loss.batch(self.gradient, scores.clone(), batch.targets);
         let output = StudentOutput {
             loss: loss.reported,
             scores: scores.detach(),
             labels: batch.labels,
-            topology: self.shared.topology().input(),
+            topology,
         };
         TrainOutput::new(self, loss.objective.backward(), output)
     }
@@ -126,14 +150,14 @@ impl TrainStep for Student {
     ) -> Self {
         let shared = self.shared.clone();
         let model = optim.step(rate, self, grads);
-        let started = *shared.step_started.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = model.clone();
-        let updated = shared.topology().after_step(model, optim, || started.elapsed());
-        updated.unwrap_or_else(|error| {
-            let mut failed = shared.failed.lock().unwrap_or_else(PoisonError::into_inner);
-            failed.get_or_insert(error);
-            before
-        })
+        let mut state = shared.lock();
+        let started = state.step_started;
+        let (model, result) = state.topology().after_step(model, optim, || started.elapsed());
+        if let Err(error) = result {
+            state.interrupter.stop(Some("a topology update failed"));
+            state.failed.get_or_insert(error);
+        }
+        model
     }
 }
 
@@ -147,7 +171,7 @@ impl InferenceStep for Student {
             loss: self.loss.samples(scores.clone(), batch.targets),
             scores,
             labels: batch.labels,
-            topology: self.shared.topology().input(),
+            topology: self.shared.lock().topology().input(),
         }
     }
 }
@@ -176,16 +200,21 @@ pub fn learn(
         TEST_BATCH,
         &device.clone().inner(),
     );
-    let shared = Arc::new(Shared {
-        topology: Mutex::new(Topology::new(&options, seed, &mlp, train.steps())?),
-        step_started: Mutex::new(Instant::now()),
-        failed: Mutex::new(None),
-    });
+    let interrupter = Interrupter::new();
+    let shared = Arc::new(Shared(Mutex::new(State {
+        topology: None,
+        step_started: Instant::now(),
+        failed: None,
+        interrupter: interrupter.clone(),
+    })));
     let student = Student {
         mlp,
         loss: options.loss,
+        gradient: options.gradient,
         shared: shared.clone(),
     };
+    let topology = Topology::new(&options, seed, &student, train.steps())?;
+    shared.lock().topology = Some(topology);
     let epochs = Arc::new(Mutex::new(Vec::new()));
     let renderer = Lines {
         run: progress.0.to_string(),
@@ -202,11 +231,11 @@ pub fn learn(
         .metric_train_numeric(DensityMetric::new())
         .metric_train_numeric(TurnoverMetric::new())
         .with_application_logger(None)
+        .with_interrupter(interrupter)
         .renderer(Box::new(renderer))
         .num_epochs(options.epochs)
         .launch(Learner::new(student, optim, options.learning_rate));
-    let failed = shared.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(error) = failed {
+    if let Some(error) = shared.lock().failed.take() {
         return Err(error.into());
     }
     if let Some(error) = result.error {
@@ -221,7 +250,7 @@ pub fn learn(
             return Err(FashionError::diverged(&options, seed, epoch));
         }
     }
-    let log = shared.topology().log().clone();
+    let log = shared.lock().topology().log().clone();
     let run = RunResult::new(&options, seed, &result.model.mlp, epochs, &log, started);
     Ok((run, log))
 }
@@ -266,7 +295,7 @@ impl TrainingProgressLogger for Lines {
     fn start(&mut self, _: usize, _: usize, _: Option<usize>, _: Option<&str>) {}
 
     fn update_epoch(&mut self, epoch: usize) {
-        let topology = self.shared.topology().epoch(epoch - 1);
+        let topology = self.shared.lock().topology().epoch(epoch - 1);
         let record = EpochRecord {
             epoch,
             step: epoch as u64 * self.steps,

@@ -57,19 +57,21 @@ impl Topology {
 
     /// Counts an optimizer step that took some time and updates the topology if its time has come.
     ///
-    /// # Errors
+    /// # Returns
     ///
-    /// [`DstError`] if the update or the report on it fails.
+    /// The model, as it was if the update fails, and how the update or the report on it went.
     pub fn after_step<M: Module>(
         &mut self,
         model: M,
         optim: &mut ModuleOptimizer,
         time: impl FnOnce() -> Duration,
-    ) -> Result<M, DstError> {
+    ) -> (M, Result<(), DstError>) {
         self.step += 1;
         self.input.replaced = 0;
         let (model, result) = self.dst.try_step(model, optim);
-        result?;
+        if result.is_err() {
+            return (model, result);
+        }
         let update = self.dst.last_update().filter(|update| update.skipped.is_none());
         if update.is_some() {
             self.input = TopologyInput::of(&model, update);
@@ -82,10 +84,11 @@ impl Topology {
         epoch.replaced += self.input.replaced;
         epoch.nnz = self.input.nnz;
         epoch.time += time();
-        if update.is_some() {
-            self.log.record(self.step, &model, Some(optim))?;
-        }
-        Ok(model)
+        let result = match update {
+            Some(_) => self.log.record(self.step, &model, Some(optim)).map(drop),
+            None => Ok(()),
+        };
+        (model, result)
     }
 
     /// Steps so far.

@@ -15,7 +15,6 @@ use std::{sync::Arc, time::Instant};
 const TEST_BATCH: usize = 500;
 
 /// Model, optimizer and topology of a run, and how far it is: the plain training loop.
-#[derive(Debug)]
 pub struct Trainer {
     options: Options,
     seed: u64,
@@ -119,13 +118,13 @@ impl Trainer {
     fn step(mut self, batch: Batch) -> Result<(Self, Tensor<1>), FashionError> {
         let start = Instant::now();
         let scores = self.model.forward(batch.images, &batch.masks);
-        let loss = self.options.loss.batch(scores, batch.targets);
+        let loss = self.options.loss.batch(self.options.gradient, scores, batch.targets);
         let grads = GradientsParams::from_grads(loss.objective.backward(), &self.model);
         let rate = self.options.learning_rate;
         let model = self.optim.step(rate, self.model, grads);
-        let model = self
-            .topology
-            .after_step(model, &mut self.optim, || start.elapsed())?;
+        let optim = &mut self.optim;
+        let (model, result) = self.topology.after_step(model, optim, || start.elapsed());
+        result?;
         Ok((Self { model, ..self }, loss.reported))
     }
 

@@ -1,6 +1,7 @@
 use crate::support::{finish, tiny};
 use clap::{CommandFactory, Parser};
-use fashion_mnist::{AllocationChoice, Args, DeviceChoice, Method, Options};
+use fashion_mnist::{AllocationChoice, Args, DeviceChoice, Gradient, Loss, Method, Options};
+use snack_burn::dst::Preset;
 use std::{
     fs,
     path::Path,
@@ -30,6 +31,7 @@ fn help_names_the_real_defaults() {
         ("weight_decay", options.weight_decay.to_string()),
         ("dropout", options.dropout.to_string()),
         ("loss", options.loss.to_string()),
+        ("gradient", format!("{}, with --loss cross-entropy exact", options.gradient)),
         (
             "allocation",
             format!("{}, with --sparsity erk", options.connections.allocation),
@@ -157,6 +159,24 @@ fn options_without_effect_are_refused() {
                 ..tiny.clone()
             },
             "--allocation is uniform, but must be with --sparsity, which it distributes",
+        ),
+        (
+            Args {
+                loss: Some(Loss::CrossEntropy),
+                gradient: Some(Gradient::Published),
+                ..tiny.clone()
+            },
+            "--gradient is published, but must be exact with --loss cross-entropy, \
+             which was not published",
+        ),
+        (
+            Args {
+                method: vec![Method(Preset::MestEm)],
+                drop_fraction: Some(0.5),
+                ..tiny.clone()
+            },
+            "--drop-fraction is 0.5, but must be left out with --method mest-em, \
+             whose shares come in stages",
         ),
         (
             Args {

@@ -1,7 +1,7 @@
 use crate::support::{TEST, finish, tiny};
 use clap::ValueEnum;
 use fashion_mnist::{
-    AllocationChoice, Args, EpochRecord, Loss, Method, Outcome, Results, RunResult,
+    AllocationChoice, Args, EpochRecord, Gradient, Loss, Method, Outcome, Results, RunResult,
 };
 use std::fs;
 
@@ -58,9 +58,15 @@ fn every_method_trains_and_keeps_count_of_its_connections() {
 
 #[test]
 fn a_run_learns() {
-    for loss in [Loss::Published, Loss::Mse, Loss::CrossEntropy] {
+    let cases = [
+        (Loss::Mse, Gradient::Published),
+        (Loss::Mse, Gradient::Exact),
+        (Loss::CrossEntropy, Gradient::Exact),
+    ];
+    for (loss, gradient) in cases {
         let results = outcome(|args| {
             args.loss = Some(loss);
+            args.gradient = Some(gradient);
             args.epochs = Some(30);
             args.epsilon = None;
             args.sparsity = Some(0.5);
@@ -70,9 +76,9 @@ fn a_run_learns() {
         })
         .results;
         let run = &results.runs[0];
-        assert!(run.last().train_loss < 0.9 * run.epochs[0].train_loss, "{loss}: {run:?}");
+        assert!(run.last().train_loss < 0.9 * run.epochs[0].train_loss, "{loss} {gradient}: {run:?}");
         let chance = 1.0 / 10.0;
-        assert!(run.best().test_accuracy > 3.0 * chance, "{loss}: {run:?}");
+        assert!(run.best().test_accuracy > 3.0 * chance, "{loss} {gradient}: {run:?}");
     }
 }
 
