@@ -44,6 +44,8 @@ impl<M: Module + TrainStep> TrainStep for Rewiring<M> {
     type Output = M::Output;
 
     fn step(&self, item: Self::Input) -> TrainOutput<Self::Output> {
+        // Workers of several devices train forks.
+        self.dst.lock().listen_to(&self.model);
         TrainStep::step(&self.model, item)
     }
 

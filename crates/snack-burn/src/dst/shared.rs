@@ -10,8 +10,8 @@ use super::{Dst, DstState, TopologyUpdate};
 /// A [`Dst`] behind a handle, for training loops that own the optimizer, such as Burn's `Learner`.
 /// Clones are the same updater.
 ///
-/// A model that implements Burn's `TrainStep` holds one in a field marked `#[module(skip)]` and
-/// overrides `optimize`:
+/// A model that implements Burn's `TrainStep` holds one in a field marked `#[module(skip)]`,
+/// overrides `optimize`
 ///
 /// ```ignore
 /// fn optimize(self, optim: &mut ModuleOptimizer, lr: ModuleLearningRate, grads: GradientsParams) -> Self {
@@ -21,7 +21,10 @@ use super::{Dst, DstState, TopologyUpdate};
 /// }
 /// ```
 ///
-/// With the feature `train`, `Rewiring` does so for any model. The `Learner` calls `optimize` once
+/// and calls [`listen_to`](Self::listen_to) with itself before its forward pass, since the `Learner`
+/// forks the model onto the training device.
+///
+/// With the feature `train`, `Rewiring` does both for any model. The `Learner` calls `optimize` once
 /// for every optimizer step, also when it accumulates gradients or spreads a batch over several
 /// devices. Its strategy for distributed data parallelism runs a learner for each device, which is
 /// not supported: they would all count steps of the one updater.
@@ -41,6 +44,11 @@ impl SharedDst {
     /// As [`Dst::step_mut`].
     pub fn step<M: Module>(&self, model: M, optimizer: &mut ModuleOptimizer) -> M {
         self.lock().step_mut(model, optimizer)
+    }
+
+    /// As [`Dst::listen_to`].
+    pub fn listen_to<M: Module>(&self, replica: &M) {
+        self.lock().listen_to(replica);
     }
 
     /// As [`Dst::state`].
