@@ -1,14 +1,19 @@
 //! Factors of gradients on their way from backward passes to topology updates.
 //!
 //! The backward pass of a sparse product has the output gradient and the input at hand. It offers
-//! them under the parameter id of the values, and whoever listens for that id keeps them. Where
-//! nobody listens, which is almost always, an offer costs one atomic load.
+//! them under the node that the values are in the graph of derivatives, and whoever listens for that
+//! node keeps them. Where nobody listens, which is almost always, an offer costs one atomic load.
+//!
+//! A node rather than a parameter id: it belongs to the values of one step of one model. Copies of
+//! the model that train beside it have other nodes, and so has the model itself after the next step,
+//! so that nothing is kept for an updater that is no longer asked.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use burn::backend::autodiff::NodeId;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{
     Backend, BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
@@ -37,7 +42,8 @@ pub(crate) struct Listener(Arc<Mutex<Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    ids: BTreeSet<u64>,
+    /// The layer of each node.
+    nodes: BTreeMap<u64, ParamId>,
     rows: Option<RowSample>,
     parts: BTreeMap<u64, Vec<Part>>,
 }
@@ -64,17 +70,32 @@ impl Listener {
         Self(kept)
     }
 
-    /// Listens for these layers from now on, and for no others.
-    pub fn listen(&self, ids: impl IntoIterator<Item = ParamId>, rows: Option<RowSample>) {
+    /// Listens for these nodes of layers from now on, and for no others.
+    pub fn listen(&self, nodes: impl IntoIterator<Item = (u64, ParamId)>, rows: Option<RowSample>) {
         let mut kept = lock(&self.0);
-        let was = !kept.ids.is_empty();
-        kept.ids = ids.into_iter().map(|id| id.val()).collect();
+        let was = !kept.nodes.is_empty();
+        kept.nodes = nodes.into_iter().collect();
         kept.rows = rows;
-        match (was, !kept.ids.is_empty()) {
+        match (was, !kept.nodes.is_empty()) {
             (false, true) => ARMED.fetch_add(1, Ordering::Relaxed),
             (true, false) => ARMED.fetch_sub(1, Ordering::Relaxed),
             _ => 0,
         };
+    }
+
+    /// Listens for the nodes of a replica too, for the layers that are being listened for.
+    pub fn listen_also(&self, nodes: impl IntoIterator<Item = (u64, ParamId)>) {
+        let mut kept = lock(&self.0);
+        let wanted: BTreeSet<u64> = kept.nodes.values().map(|id| id.val()).collect();
+        let nodes = nodes
+            .into_iter()
+            .filter(|(_, id)| wanted.contains(&id.val()));
+        kept.nodes.extend(nodes);
+    }
+
+    /// Whether it listens for anything.
+    pub fn is_armed(&self) -> bool {
+        !lock(&self.0).nodes.is_empty()
     }
 
     /// What came since the last call.
@@ -89,18 +110,17 @@ impl Drop for Listener {
     }
 }
 
-/// Hands the factors of a layer's gradient to those who listen for it.
-pub(crate) fn offer<B: Backend>(id: Option<u64>, g: &FloatTensor<B>, x: &FloatTensor<B>) {
-    let Some(id) = id else { return };
+/// Hands the factors of a layer's gradient to those who listen for the node of its values.
+pub(crate) fn offer<B: Backend>(values: NodeId, g: &FloatTensor<B>, x: &FloatTensor<B>) {
     if ARMED.load(Ordering::Relaxed) == 0 {
         return;
     }
     let listeners: Vec<_> = lock(&LISTENERS).iter().filter_map(Weak::upgrade).collect();
     for listener in listeners {
         let mut kept = lock(&listener);
-        if !kept.ids.contains(&id) {
+        let Some(id) = kept.nodes.get(&values.value).map(|id| id.val()) else {
             continue;
-        }
+        };
         if let (Some(g), Some(x)) = (lift::<B>(g.clone()), lift::<B>(x.clone())) {
             let count = kept.parts.get(&id).map_or(0, Vec::len);
             let part = sampled(Part { g, x }, kept.rows, id, count);
@@ -160,4 +180,21 @@ fn untracked(kind: DispatchTensorKind) -> Tensor<2> {
         kind,
         autodiff: DispatchAutodiffContext::Disabled,
     })
+}
+
+/// The node of a tensor in the graph of derivatives, if it is tracked.
+pub(crate) fn node_of<const D: usize>(tensor: &Tensor<D>) -> Option<u64> {
+    if !tensor.is_tracked() {
+        return None;
+    }
+    let DispatchTensorKind::Autodiff(kind) = tensor.clone().into_dispatch().kind else {
+        return None;
+    };
+    match &*kind {
+        #[cfg(feature = "flex")]
+        DispatchTensorKind::Flex(BackendTensor::Autodiff(tensor)) => Some(tensor.id().value),
+        #[cfg(feature = "__cube")]
+        DispatchTensorKind::Cube(BackendTensor::Autodiff(tensor)) => Some(tensor.id().value),
+        _ => None,
+    }
 }

@@ -231,6 +231,19 @@ impl DstConfig {
             Some(SpecialConfig::SignFlip) => return self.rule_of(SignFlip),
             None => {}
         }
+        if let GrowConfig::Sampled { candidates, .. } = self.grow {
+            if self.scope == Scope::Row {
+                let what = "sampled growth has no quotas per row, use the whole gradient";
+                return Err(DstError::Incompatible { what });
+            }
+            if !(candidates >= 0.0 && candidates.is_finite()) {
+                return Err(DstError::InvalidParameter {
+                    what: "number of candidates",
+                    value: candidates,
+                    expected: "a finite number of at least 0",
+                });
+            }
+        }
         let prune: Box<dyn Prune> = match self.prune {
             PruneConfig::Magnitude => Box::new(Magnitude),
             PruneConfig::SignBalanced => Box::new(SignBalanced),

@@ -80,9 +80,10 @@ impl Group {
 /// before it. Where several backward passes are accumulated for one optimizer step, the factors of
 /// all of them make up the gradient, as they do for the optimizer.
 ///
-/// Factors reach the updater through the parameter ids of the layers. All updaters of a process
-/// that listen for an id get what any replica of the layer offers, so that replicas with updaters
-/// of their own must finish their backward passes before the first of them updates.
+/// The gradients are those of the very model that [`init`](super::DstConfig::init) saw or the last
+/// call of [`step`](Dst::step) returned. Backward passes through forks of it, as several devices
+/// need them, count if [`listen_to`](Dst::listen_to) is told of the forks first; passes through
+/// clones that trained on do not.
 pub struct Dst {
     groups: Vec<Group>,
     seed: u64,
@@ -190,6 +191,18 @@ impl Dst {
     /// Lets other data with one element per connection follow the updates.
     pub fn register(&mut self, follower: impl PerSlot + 'static) {
         self.followers.push(Box::new(follower));
+    }
+
+    /// Lets the backward passes of a replica count for the next step, where gradients are wanted for
+    /// it: call it for every [`fork`](Module::fork) of the model whose gradients the optimizer
+    /// adds up, and after moving the model to another device. Cheap when nothing is wanted.
+    pub fn listen_to<M: Module>(&self, replica: &M) {
+        if !self.listener.is_armed() {
+            return;
+        }
+        let found = find_layers(replica).into_iter();
+        let nodes = found.filter_map(|layer| Some((layer.node?, layer.values_id)));
+        self.listener.listen_also(nodes);
     }
 
     /// Where the updater stands, for checkpoints: with the same rule and the model of the same
@@ -538,8 +551,8 @@ impl Dst {
             most,
             seed: self.seed ^ (self.step + 1).rotate_left(40),
         });
-        self.listener
-            .listen(wanting.map(|layer| found[layer].values_id), rows);
+        let nodes = wanting.filter_map(|layer| Some((found[layer].node?, found[layer].values_id)));
+        self.listener.listen(nodes, rows);
     }
 
     fn functional(&self, found: &[FoundLayer]) -> Result<(), DstError> {

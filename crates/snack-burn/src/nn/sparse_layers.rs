@@ -6,6 +6,7 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Int, Tensor, TensorData};
 
 use crate::pattern::Pattern;
+use crate::tap;
 use crate::tensor::{DevicePattern, replace_pattern, visited_pattern};
 
 const SPARSE_LINEAR: &str = "Struct:SparseLinear";
@@ -35,6 +36,8 @@ pub(crate) struct FoundLayer {
     pub name: String,
     pub values: Tensor<1>,
     pub values_id: ParamId,
+    /// The values in the graph of derivatives; `None` if they are not tracked.
+    pub node: Option<u64>,
     pub pattern: DevicePattern,
 }
 
@@ -78,7 +81,7 @@ fn layer_of(path: &[(String, String)], field: &str) -> Option<String> {
 #[derive(Default)]
 struct Finder {
     path: Vec<(String, String)>,
-    values: Option<(ParamId, Tensor<1>)>,
+    values: Option<(ParamId, Option<u64>, Tensor<1>)>,
     found: Vec<FoundLayer>,
 }
 
@@ -94,19 +97,22 @@ impl ModuleVisitor for Finder {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if layer_of(&self.path, "values").is_some() {
-            self.values = Some((param.id, param.val().reshape([-1])));
+            let values = param.val();
+            let node = tap::node_of(&values);
+            self.values = Some((param.id, node, values.reshape([-1])));
         }
     }
 
     fn visit_int<const D: usize>(&mut self, _param: &Param<Tensor<D, Int>>) {
         if let Some(name) = layer_of(&self.path, "pattern")
-            && let Some((values_id, values)) = self.values.take()
+            && let Some((values_id, node, values)) = self.values.take()
             && let Some(pattern) = visited_pattern()
         {
             self.found.push(FoundLayer {
                 name,
                 values,
                 values_id,
+                node,
                 pattern,
             });
         }

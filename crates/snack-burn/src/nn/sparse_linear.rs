@@ -63,8 +63,7 @@ impl SparseLinear {
         let input: Tensor<2> = reshape(input, [batch, d_input]);
         let bias = self.bias.as_ref().map(Param::val);
         let values = self.values.val();
-        let tap = Some(self.values.id);
-        let output = product(values, &self.pattern, input, bias, self.routines, tap);
+        let output = product(values, &self.pattern, input, bias, self.routines);
         reshape(output, dims)
     }
 
@@ -87,9 +86,7 @@ impl SparseLinear {
     /// The weight as a sparse tensor of shape `[d_output, d_input]` that shares values and
     /// gradients with the layer.
     pub fn weight(&self) -> SparseTensor {
-        SparseTensor::new(self.values.val(), self.pattern.clone())
-            .with_routines(self.routines)
-            .with_tap(self.values.id)
+        SparseTensor::new(self.values.val(), self.pattern.clone()).with_routines(self.routines)
     }
 
     /// `[d_output, d_input]`.

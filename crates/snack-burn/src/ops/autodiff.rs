@@ -52,8 +52,9 @@ trait Product: core::fmt::Debug + Send + 'static {
         routines: Routines,
     ) -> FloatTensor<B>;
 
-    /// Offers the factors of the dense gradient of the left operand, if that is a weight.
-    fn offer<B: SparseOps>(tap: Option<u64>, grad: &FloatTensor<B>, rhs: &FloatTensor<B>);
+    /// Offers the factors of the dense gradient of the left operand, whose node is `lhs`, if that
+    /// is a weight.
+    fn offer<B: SparseOps>(lhs: NodeId, grad: &FloatTensor<B>, rhs: &FloatTensor<B>);
 }
 
 /// `Y = X W^T`, operands: values, `X`.
@@ -88,8 +89,8 @@ impl Product for Spmm {
         B::spmm_transposed(values, index, grad, routines)
     }
 
-    fn offer<B: SparseOps>(tap: Option<u64>, grad: &FloatTensor<B>, x: &FloatTensor<B>) {
-        tap::offer::<B>(tap, grad, x);
+    fn offer<B: SparseOps>(values: NodeId, grad: &FloatTensor<B>, x: &FloatTensor<B>) {
+        tap::offer::<B>(values, grad, x);
     }
 }
 
@@ -125,8 +126,8 @@ impl Product for SpmmTransposed {
         B::spmm(values, index, grad, routines)
     }
 
-    fn offer<B: SparseOps>(tap: Option<u64>, grad: &FloatTensor<B>, y: &FloatTensor<B>) {
-        tap::offer::<B>(tap, y, grad);
+    fn offer<B: SparseOps>(values: NodeId, grad: &FloatTensor<B>, y: &FloatTensor<B>) {
+        tap::offer::<B>(values, y, grad);
     }
 }
 
@@ -162,7 +163,7 @@ impl Product for Sddmm {
         B::spmm_transposed(grad, index, y, routines)
     }
 
-    fn offer<B: SparseOps>(_: Option<u64>, _: &FloatTensor<B>, _: &FloatTensor<B>) {}
+    fn offer<B: SparseOps>(_: NodeId, _: &FloatTensor<B>, _: &FloatTensor<B>) {}
 }
 
 #[derive(Debug)]
@@ -186,13 +187,16 @@ impl<P: Product, B: SparseOps> Backward<B, 2> for ProductBackward<P> {
         let lhs: Option<FloatTensor<B>> = lhs.map(|id| checkpointer.retrieve_node_output(id));
         let rhs: Option<FloatTensor<B>> = rhs.map(|id| checkpointer.retrieve_node_output(id));
         let index_rhs = index.clone();
+        let lhs_id = ops.parents[0].as_ref().map(|node| node.id);
         binary::<B, _, _>(
             ops.parents,
             ops.node,
             grads,
             |grad| {
                 let rhs = rhs.expect(SAVED);
-                P::offer::<B>(index.tap, &grad, &rhs);
+                if let Some(id) = lhs_id {
+                    P::offer::<B>(id, &grad, &rhs);
+                }
                 P::grad_lhs::<B>(grad, rhs, index, routines)
             },
             |grad| P::grad_rhs::<B>(grad, lhs.expect(SAVED), index_rhs, routines),
@@ -233,7 +237,7 @@ impl<B: SparseOps> Backward<B, 3> for SpmmBiasBackward {
         }
         if let Some(node) = values_node {
             let x = x.expect(SAVED);
-            Spmm::offer::<B>(index.tap, &grad, &x);
+            Spmm::offer::<B>(node.id, &grad, &x);
             let grad = Spmm::grad_lhs::<B>(grad.clone(), x, index.clone(), routines);
             grads.register::<B>(node.id, grad);
         }

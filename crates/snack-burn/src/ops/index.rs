@@ -43,9 +43,6 @@ pub struct Index<B: Backend> {
     pub shape: [usize; 2],
     /// Number of non-zeros.
     pub nnz: usize,
-    /// Parameter id of the values, under which a backward pass offers the factors of their
-    /// gradient; `None` offers nothing.
-    pub tap: Option<u64>,
     /// Storage of `rows`, `cols` and the rows of the column order.
     pub width: IndexWidth,
     /// First slot of each row, `[m + 1]`.
@@ -92,7 +89,6 @@ impl<B: Backend> Index<B> {
         Index {
             shape: self.shape,
             nnz: self.nnz,
-            tap: self.tap,
             width: self.width,
             row_offsets: self.row_offsets.clone(),
             rows: self.rows.clone(),

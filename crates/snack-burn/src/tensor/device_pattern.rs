@@ -93,7 +93,6 @@ impl DevicePattern {
         Index {
             shape: self.pattern.shape(),
             nnz: self.pattern.nnz(),
-            tap: None,
             width: self.width(),
             row_offsets,
             rows,

@@ -2,21 +2,18 @@
 
 use burn::backend::Dispatch;
 use burn::backend::ops::FloatTensorOps;
-use burn::module::ParamId;
 use burn::tensor::{Shape, Tensor};
 
 use super::DevicePattern;
-use crate::ops::{Index, Routines, SparseOps};
+use crate::ops::{Routines, SparseOps};
 
-/// `Y = X W^T + b`; `values` `[nnz]`, `x` `[batch, k]`, `bias` `[m]`, output `[batch, m]`. A
-/// backward pass offers its factors under `tap`.
+/// `Y = X W^T + b`; `values` `[nnz]`, `x` `[batch, k]`, `bias` `[m]`, output `[batch, m]`.
 pub(crate) fn product(
     values: Tensor<1>,
     pattern: &DevicePattern,
     x: Tensor<2>,
     bias: Option<Tensor<1>>,
     routines: Routines,
-    tap: Option<ParamId>,
 ) -> Tensor<2> {
     check(
         "spmm",
@@ -32,7 +29,7 @@ pub(crate) fn product(
             "spmm: expected a bias of shape [{rows}], of the type and on the device of the values"
         );
     }
-    let index = tapped(pattern.index(x.is_tracked()), tap);
+    let index = pattern.index(x.is_tracked());
     let (values, x) = (values.into_dispatch(), x.into_dispatch());
     Tensor::from_dispatch(match bias {
         Some(bias) => Dispatch::spmm_bias(values, index, x, bias.into_dispatch(), routines),
@@ -46,7 +43,6 @@ pub(crate) fn transposed_product(
     pattern: &DevicePattern,
     y: Tensor<2>,
     routines: Routines,
-    tap: Option<ParamId>,
 ) -> Tensor<2> {
     check(
         "spmm_transposed",
@@ -56,15 +52,10 @@ pub(crate) fn transposed_product(
     );
     Tensor::from_dispatch(Dispatch::spmm_transposed(
         values.into_dispatch(),
-        tapped(pattern.index(true), tap),
+        pattern.index(true),
         y.into_dispatch(),
         routines,
     ))
-}
-
-fn tapped(index: Index<Dispatch>, tap: Option<ParamId>) -> Index<Dispatch> {
-    let tap = tap.map(|id| id.val());
-    Index { tap, ..index }
 }
 
 /// `d[s] = sum_b Y[b, row(s)] X[b, col(s)]`; `y` `[batch, m]`, `x` `[batch, k]`, output `[nnz]`.

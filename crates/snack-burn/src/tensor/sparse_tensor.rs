@@ -1,6 +1,5 @@
 //! The sparse matrix type.
 
-use burn::module::ParamId;
 use burn::tensor::{DType, Device, Tensor};
 
 use super::DevicePattern;
@@ -34,7 +33,6 @@ pub struct SparseTensor {
     values: Tensor<1>,
     pattern: DevicePattern,
     pub(super) routines: Routines,
-    tap: Option<ParamId>,
 }
 
 impl SparseTensor {
@@ -62,14 +60,7 @@ impl SparseTensor {
             values,
             pattern,
             routines: Routines::default(),
-            tap: None,
         }
-    }
-
-    /// Backward passes offer the factors of the values' gradient under this id.
-    pub(crate) fn with_tap(mut self, id: ParamId) -> Self {
-        self.tap = Some(id);
-        self
     }
 
     /// Forces the routines of the products, see [`Routines`].
@@ -142,7 +133,6 @@ impl SparseTensor {
             values: self.values.clone().to_device(device),
             pattern: self.pattern.to_device(device),
             routines: self.routines,
-            tap: self.tap,
         }
     }
 
@@ -157,8 +147,7 @@ impl SparseTensor {
     ///
     /// Panics if `x` has another width, data type or device, or if a forced routine cannot run.
     pub fn spmm(&self, x: Tensor<2>) -> Tensor<2> {
-        let values = self.values.clone();
-        product(values, &self.pattern, x, None, self.routines, self.tap)
+        product(self.values.clone(), &self.pattern, x, None, self.routines)
     }
 
     /// The transposed product `X = Y A`.
@@ -172,8 +161,7 @@ impl SparseTensor {
     ///
     /// Panics if `y` has another width, data type or device, or if a forced routine cannot run.
     pub fn spmm_transposed(&self, y: Tensor<2>) -> Tensor<2> {
-        let values = self.values.clone();
-        transposed_product(values, &self.pattern, y, self.routines, self.tap)
+        transposed_product(self.values.clone(), &self.pattern, y, self.routines)
     }
 
     /// The ordinary matrix product `C = A B`, through [`spmm`](SparseTensor::spmm) on the
@@ -270,8 +258,6 @@ impl SparseTensor {
     }
 
     fn map_values(mut self, f: impl FnOnce(Tensor<1>) -> Tensor<1>) -> Self {
-        // Other values have another gradient.
-        self.tap = None;
         self.values = f(self.values);
         self
     }

@@ -7,7 +7,7 @@ use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use burn::tensor::TensorData;
 use burn_pack::{Reader, Tensor, Writer};
 
-use super::{DstError, LayerChange, Source, StatePolicy};
+use crate::dst::{DstError, LayerChange, Source, StatePolicy};
 
 /// What an update means for the optimizer's state of one parameter.
 #[derive(Debug, Clone, PartialEq)]
