@@ -39,7 +39,8 @@ const TEST_BATCH: usize = 500;
 /// What Burn's `Learner` trains: the model, and the topology that changes with it.
 ///
 /// The `Learner` leaves the optimizer step to [`TrainStep::optimize`], which is the place for a
-/// topology update: there it has the model and its optimizer.
+/// topology update: there it has the model and its optimizer. Where no reports are wanted,
+/// [`Rewiring`](snack_burn::dst::Rewiring) does that for any model.
 #[derive(Module, Debug)]
 pub struct Student {
     /// The model.
@@ -129,6 +130,8 @@ impl TrainStep for Student {
         let topology = {
             let mut state = self.shared.lock();
             state.step_started = Instant::now();
+            // The `Learner` may have put the model on another device.
+            state.topology().listen_to(self);
             state.topology().input()
         };
         let scores = self.mlp.forward(batch.images, &batch.masks);

@@ -55,6 +55,11 @@ impl Topology {
         })
     }
 
+    /// Lets the backward pass of this copy of the model count.
+    pub fn listen_to<M: Module>(&self, model: &M) {
+        self.dst.listen_to(model);
+    }
+
     /// Counts an optimizer step that took some time and updates the topology if its time has come.
     ///
     /// # Returns
