@@ -1,6 +1,7 @@
 use crate::{
     AllocationChoice, ConfigError, Connections, Dataset, DeviceChoice, EpochRecord, EpochWriter,
-    FashionError, Gradient, Init, Loss, Method, Options, Progress, Results, RunDir, RunResult, Trainer, learn,
+    FashionError, Gradient, Init, Loss, Method, OptimizerChoice, Options, Progress, Results,
+    RunDir, RunResult, Trainer, learn,
     output::{counted, grouped},
 };
 use burn::tensor::Device;
@@ -50,10 +51,16 @@ pub struct Args {
     /// Images of a step [default: 40]
     #[arg(long, allow_negative_numbers = true)]
     pub batch: Option<usize>,
-    /// Learning rate [default: 0.05]
+    /// What turns gradients into steps [default: sgd]
+    #[arg(long, value_enum)]
+    pub optimizer: Option<OptimizerChoice>,
+    /// Scale the updates of a unit's weights by the root of its share of connections (SparseOpt)
+    #[arg(long)]
+    pub sparse_opt: bool,
+    /// Learning rate [default: 0.05, with --optimizer adam 0.001]
     #[arg(long, visible_alias = "lr", allow_negative_numbers = true)]
     pub learning_rate: Option<f64>,
-    /// Momentum [default: 0.9]
+    /// Momentum of --optimizer sgd [default: 0.9]
     #[arg(long, allow_negative_numbers = true)]
     pub momentum: Option<f64>,
     /// Share of itself that a weight loses in every step [default: 0.0002]
@@ -121,6 +128,7 @@ impl Args {
             false => base.connections.allocation,
         });
         let loss = self.loss.unwrap_or(base.loss);
+        let optimizer = self.optimizer.unwrap_or(base.optimizer);
         let options = Options {
             method: self.methods()[0],
             hidden: self.hidden.clone().unwrap_or(base.hidden),
@@ -135,7 +143,12 @@ impl Args {
             }),
             epochs: self.epochs.unwrap_or(base.epochs),
             batch: self.batch.unwrap_or(base.batch),
-            learning_rate: self.learning_rate.unwrap_or(base.learning_rate),
+            optimizer,
+            sparse_opt: self.sparse_opt,
+            learning_rate: self.learning_rate.unwrap_or(match optimizer {
+                OptimizerChoice::Sgd => base.learning_rate,
+                OptimizerChoice::Adam => 1e-3,
+            }),
             momentum: self.momentum.unwrap_or(base.momentum),
             weight_decay: self.weight_decay.unwrap_or(base.weight_decay),
             dropout: self.dropout.unwrap_or(base.dropout),
@@ -196,6 +209,14 @@ impl Args {
         if options.loss == Loss::CrossEntropy && options.gradient == Gradient::Published {
             let allowed = "exact with --loss cross-entropy, which was not published";
             return Err(ConfigError::new("--gradient", options.gradient, allowed));
+        }
+        if options.optimizer == OptimizerChoice::Adam {
+            let momentum = self.momentum.map(|value| value.to_string());
+            ignored(
+                "--momentum",
+                momentum,
+                "with --optimizer adam, which has its own",
+            )?;
         }
         if self.methods() == [Method::STATIC] {
             let reason = "with --method static, whose topology stays";
@@ -282,7 +303,15 @@ fn one_run(
     let done = match args.learner {
         true => {
             let mut report = |record: &EpochRecord| writer.write(method, seed, record);
-            learn(options, data, seed, device, folder, (&name, progress.clone()), &mut report)
+            learn(
+                options,
+                data,
+                seed,
+                device,
+                folder,
+                (&name, progress.clone()),
+                &mut report,
+            )
         }
         false => Trainer::new(options, data, seed, device)?.train(&mut |record: &EpochRecord| {
             progress.epoch(&name, record);

@@ -77,9 +77,7 @@ impl Connections {
                 epsilon: self.epsilon,
             },
             AllocationChoice::Erk => Allocation::erk(density),
-            AllocationChoice::Uniform | AllocationChoice::DenseHead => {
-                Allocation::uniform(density)
-            }
+            AllocationChoice::Uniform | AllocationChoice::DenseHead => Allocation::uniform(density),
         };
         let mut layers: Vec<LayerShape> = (0..)
             .zip(shapes)
@@ -167,6 +165,9 @@ mod tests {
         assert_eq!(uniform, [7_840, 10_000, 10_000, 100]);
         let head = counts(AllocationChoice::DenseHead, 0.99);
         assert_eq!(head, [7_840, 10_000, 10_000, 10_000]);
-        assert_eq!(counts(AllocationChoice::Uniform, 0.0), [784_000, 1_000_000, 1_000_000, 10_000]);
+        assert_eq!(
+            counts(AllocationChoice::Uniform, 0.0),
+            [784_000, 1_000_000, 1_000_000, 10_000]
+        );
     }
 }

@@ -147,10 +147,17 @@ mod tests {
         for (row, label) in targets.iter_mut().zip(LABELS) {
             row[label] = 1.0;
         }
-        let batch = loss.batch(gradient, scores.clone(), Tensor::from_data(targets, &device));
+        let batch = loss.batch(
+            gradient,
+            scores.clone(),
+            Tensor::from_data(targets, &device),
+        );
         let grads = batch.objective.backward();
         let gradient = scores.grad(&grads).unwrap().into_data();
-        (batch.reported.into_scalar::<f64>(), gradient.iter::<f64>().collect())
+        (
+            batch.reported.into_scalar::<f64>(),
+            gradient.iter::<f64>().collect(),
+        )
     }
 
     fn check(loss: Loss, taken: Gradient, gradient: impl Fn(f64, f64, &[f64], usize) -> f64) {
@@ -190,10 +197,14 @@ mod tests {
 
     #[test]
     fn cross_entropy_has_the_gradient_of_softmax() {
-        check(Loss::CrossEntropy, Gradient::Exact, |score, target, scores, _| {
-            let sum: f64 = scores.iter().map(|score| score.exp()).sum();
-            score.exp() / sum - target
-        });
+        check(
+            Loss::CrossEntropy,
+            Gradient::Exact,
+            |score, target, scores, _| {
+                let sum: f64 = scores.iter().map(|score| score.exp()).sum();
+                score.exp() / sum - target
+            },
+        );
     }
 
     #[test]
@@ -206,7 +217,10 @@ mod tests {
             let found: Vec<f64> = found.into_data().iter::<f64>().collect();
             for ((found, scores), label) in found.iter().zip(SCORES).zip(LABELS) {
                 let expected = loss.of_sample(&scores, label);
-                assert!((found - expected).abs() < 1e-6, "{loss}: {found} {expected}");
+                assert!(
+                    (found - expected).abs() < 1e-6,
+                    "{loss}: {found} {expected}"
+                );
             }
         }
     }

@@ -1,8 +1,8 @@
-use crate::{ConfigError, Options};
+use crate::{ConfigError, OptimizerChoice, Options};
 use clap::{ValueEnum, builder::PossibleValue};
 use serde::{Deserialize, Serialize};
 use snack_burn::{
-    dst::{DstConfig, Preset, schedule::AnySchedule},
+    dst::{DstConfig, Preset, StatePolicy, schedule::AnySchedule},
     pattern::Profile,
 };
 
@@ -56,8 +56,12 @@ impl Method {
         match self.0 {
             Preset::Static => "The topology stays as it was drawn",
             Preset::Set => "Sparse evolutionary training, simplified: magnitudes, newcomers at 0",
-            Preset::SetOriginal => "Sparse evolutionary training as published: by sign, N(0, 0.1^2)",
-            Preset::SnackGamlp => "SNACK's recipe for GAMLP: 5 % every eighth of the run, until 5/8",
+            Preset::SetOriginal => {
+                "Sparse evolutionary training as published: by sign, N(0, 0.1^2)"
+            }
+            Preset::SnackGamlp => {
+                "SNACK's recipe for GAMLP: 5 % every eighth of the run, until 5/8"
+            }
             Preset::Rigl => "RigL: the largest gradients enter",
             Preset::RiglItop => "RigL with long intervals (in-time over-parameterization)",
             Preset::SetItop => "SET with long intervals (in-time over-parameterization)",
@@ -104,17 +108,26 @@ impl Options {
         let steps = self.epochs as u64 * steps_per_epoch;
         let mut config = self.method.0.config(steps).with_seed(seed);
         if self.method.goes_by_epochs() {
-            let last = steps.saturating_sub(steps_per_epoch);
-            config = config.with_every(steps_per_epoch).with_stop(Some(last));
+            // One step into the epoch, so that the test between epochs sees trained connections.
+            let start = steps_per_epoch + 1;
+            config = config
+                .with_every(steps_per_epoch)
+                .with_start(start)
+                .with_stop(Some(steps.max(start)));
         }
         if let Some(every) = self.update_every {
             config.every = every;
+            config.start = 0;
             if let Some(AnySchedule::Staircase(staircase)) = &mut config.schedule {
                 staircase.timing.interval = every;
             }
         }
         if self.method == Method(Preset::Dadp) {
             config.stop = Some(PRUNINGS.saturating_mul(config.every));
+        }
+        if self.optimizer == OptimizerChoice::Adam && config.state == StatePolicy::Zero {
+            // Adam's shared step counter makes the first steps of newcomers too large.
+            config.state = StatePolicy::Borrow;
         }
         if let Some(share) = self.drop_fraction {
             config.drop_fraction = share;
@@ -151,9 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn set_updates_after_every_epoch_but_the_last() {
+    fn set_updates_between_epochs() {
         let config = options(Preset::SetOriginal).topology(3, 50);
-        assert_eq!((config.every, config.stop), (50, Some(399 * 50)));
+        // 399 updates, the first at step 51, the last at step 19 951 of 20 000.
+        assert_eq!(
+            (config.every, config.start, config.stop),
+            (50, 51, Some(20_000))
+        );
         assert_eq!((config.drop_fraction, config.seed), (0.3, 3));
     }
 
@@ -167,6 +184,26 @@ mod tests {
         let config = options.topology(0, 50);
         assert_eq!((config.every, config.drop_fraction), (7, 0.1));
         assert_eq!(config.stop, Some(15_000));
+    }
+
+    #[test]
+    fn with_adam_newcomers_borrow_unless_they_have_clocks() {
+        let state = |preset, optimizer| {
+            let options = Options {
+                optimizer,
+                ..options(preset)
+            };
+            options.topology(0, 50).state
+        };
+        assert_eq!(state(Preset::Set, OptimizerChoice::Sgd), StatePolicy::Zero);
+        assert_eq!(
+            state(Preset::Set, OptimizerChoice::Adam),
+            StatePolicy::Borrow
+        );
+        assert_eq!(
+            state(Preset::Smet, OptimizerChoice::Adam),
+            StatePolicy::LocalClock
+        );
     }
 
     #[test]

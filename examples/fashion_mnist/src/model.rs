@@ -40,9 +40,7 @@ impl Mlp {
                 mean: 0.0,
                 std: 0.1,
             }),
-            Init::FanIn => SparseInitializer::FanInNormal {
-                gain: 2_f64.sqrt(),
-            },
+            Init::FanIn => SparseInitializer::FanInNormal { gain: 2_f64.sqrt() },
         };
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let layers = shapes.iter().zip(counts).map(|(&[m, k], nnz)| {
@@ -91,7 +89,11 @@ impl Mlp {
                 }
             }
         }
-        assert_eq!(x.dims()[1], CLASSES, "the last layer must have a unit per class");
+        assert_eq!(
+            x.dims()[1],
+            CLASSES,
+            "the last layer must have a unit per class"
+        );
         x
     }
 

@@ -1,4 +1,4 @@
-use crate::{CLASSES, Connections, DeviceChoice, Gradient, Loss, Method};
+use crate::{CLASSES, Connections, DeviceChoice, Gradient, Loss, Method, OptimizerChoice};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use snack_burn::dst::DstError;
@@ -62,6 +62,10 @@ pub struct Options {
     pub epochs: usize,
     /// Images of a step.
     pub batch: usize,
+    /// What turns gradients into steps.
+    pub optimizer: OptimizerChoice,
+    /// Whether updates of a unit's weights are scaled by its number of connections (SparseOpt).
+    pub sparse_opt: bool,
     /// Learning rate.
     pub learning_rate: f64,
     /// Momentum.
@@ -92,6 +96,8 @@ impl Default for Options {
             init: Init::Published,
             epochs: 400,
             batch: 40,
+            optimizer: OptimizerChoice::Sgd,
+            sparse_opt: false,
             learning_rate: 0.05,
             momentum: 0.9,
             weight_decay: 2e-4,
@@ -158,7 +164,12 @@ impl Options {
                 "above 0 and at most 100",
             ),
             ("--momentum", self.momentum, below_one(self.momentum), share),
-            ("--weight-decay", self.weight_decay, below_one(self.weight_decay), share),
+            (
+                "--weight-decay",
+                self.weight_decay,
+                below_one(self.weight_decay),
+                share,
+            ),
             ("--dropout", self.dropout, below_one(self.dropout), share),
             (
                 "--drop-fraction",
@@ -182,7 +193,11 @@ pub(crate) fn within(
 ) -> Result<(), ConfigError> {
     match (min..=max).contains(&value) {
         true => Ok(()),
-        false => Err(ConfigError::new(name, value, format!("between {min} and {max}"))),
+        false => Err(ConfigError::new(
+            name,
+            value,
+            format!("between {min} and {max}"),
+        )),
     }
 }
 
@@ -209,17 +224,38 @@ mod tests {
             options.validate().unwrap_err().to_string()
         };
         let cases = [
-            (message(|o| o.hidden.clear()), "--hidden is 0, but must be 1 to 100 layers"),
-            (message(|o| o.hidden[1] = 0), "--hidden is 0, but must be between 1 and 1048576"),
-            (message(|o| o.epochs = 0), "--epochs is 0, but must be between 1 and 1000000"),
-            (message(|o| o.batch = 0), "--batch is 0, but must be between 1 and 1048576"),
-            (message(|o| o.update_every = Some(0)), "--update-every is 0, but must be at least 1"),
-            (message(|o| o.connections.epsilon = 0.0), "--epsilon is 0, but must be above 0"),
+            (
+                message(|o| o.hidden.clear()),
+                "--hidden is 0, but must be 1 to 100 layers",
+            ),
+            (
+                message(|o| o.hidden[1] = 0),
+                "--hidden is 0, but must be between 1 and 1048576",
+            ),
+            (
+                message(|o| o.epochs = 0),
+                "--epochs is 0, but must be between 1 and 1000000",
+            ),
+            (
+                message(|o| o.batch = 0),
+                "--batch is 0, but must be between 1 and 1048576",
+            ),
+            (
+                message(|o| o.update_every = Some(0)),
+                "--update-every is 0, but must be at least 1",
+            ),
+            (
+                message(|o| o.connections.epsilon = 0.0),
+                "--epsilon is 0, but must be above 0",
+            ),
             (
                 message(|o| o.learning_rate = f64::NAN),
                 "--learning-rate is NaN, but must be above 0 and at most 100",
             ),
-            (message(|o| o.dropout = 1.0), "--dropout is 1, but must be at least 0 and below 1"),
+            (
+                message(|o| o.dropout = 1.0),
+                "--dropout is 1, but must be at least 0 and below 1",
+            ),
             (
                 message(|o| o.drop_fraction = Some(1.0)),
                 "--drop-fraction is 1, but must be at least 0 and below 1",

@@ -36,7 +36,13 @@ mod tests {
 
     #[test]
     fn numbers_are_written_for_people() {
-        assert_eq!([0, 999, 1000, 1234567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!((counted(1, "seed"), counted(0, "seed")), ("1 seed".into(), "0 seeds".into()));
+        assert_eq!(
+            [0, 999, 1000, 1234567].map(grouped),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(
+            (counted(1, "seed"), counted(0, "seed")),
+            ("1 seed".into(), "0 seeds".into())
+        );
     }
 }

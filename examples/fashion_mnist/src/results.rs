@@ -85,7 +85,8 @@ impl RunResult {
     ///
     /// Panics if there is none.
     pub fn best(&self) -> &EpochRecord {
-        let better = |best: &EpochRecord, next: &EpochRecord| next.test_accuracy > best.test_accuracy;
+        let better =
+            |best: &EpochRecord, next: &EpochRecord| next.test_accuracy > best.test_accuracy;
         self.epochs
             .iter()
             .reduce(|best, next| if better(best, next) { next } else { best })
@@ -180,8 +181,17 @@ impl fmt::Display for Results {
         writeln!(
             f,
             "{:<16}{:>6}{:>10}{:>9}{:>8}{:>8}{:>8}{:>10}{:>10}{:>12}{:>8}",
-            "method", "seeds", "density", "final", "sd", "s.e.", "best", "test loss", "explored",
-            "functional", "s/run"
+            "method",
+            "seeds",
+            "density",
+            "final",
+            "sd",
+            "s.e.",
+            "best",
+            "test loss",
+            "explored",
+            "functional",
+            "s/run"
         )?;
         for (index, row) in self.methods.iter().enumerate() {
             let text = format!(
@@ -260,7 +270,10 @@ mod tests {
         assert_eq!(second.final_accuracy.error, None);
 
         let table = results.to_string();
-        assert!(table.starts_with("2,000 training and 1,000 test images, 400 epochs"), "{table}");
+        assert!(
+            table.starts_with("2,000 training and 1,000 test images, 400 epochs"),
+            "{table}"
+        );
         let row = table.lines().nth(2).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(

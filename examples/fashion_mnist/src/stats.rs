@@ -50,6 +50,9 @@ mod tests {
     #[test]
     fn one_value_has_no_spread() {
         let stats = Stats::of(&[0.8]);
-        assert_eq!((stats.mean, stats.deviation, stats.error), (0.8, None, None));
+        assert_eq!(
+            (stats.mean, stats.deviation, stats.error),
+            (0.8, None, None)
+        );
     }
 }

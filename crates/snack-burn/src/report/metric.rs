@@ -10,7 +10,7 @@ use burn::train::metric::{
     SerializedEntry,
 };
 
-use crate::dst::TopologyUpdate;
+use crate::dst::{LayerUpdate, TopologyUpdate};
 use crate::nn::find_layers;
 
 /// What [`DensityMetric`] and [`TurnoverMetric`] are computed from: the sparse layers at one step.
@@ -22,7 +22,7 @@ pub struct TopologyInput {
     pub nnz: usize,
     /// Number of coordinates.
     pub size: u64,
-    /// Connections that topology updates replaced since the step before.
+    /// Connections that left since the step before, or that entered, whichever are more in a layer.
     pub replaced: usize,
 }
 
@@ -30,11 +30,18 @@ impl TopologyInput {
     /// The sparse layers of a model, and the update since the step before, if there was one.
     pub fn of<M: Module>(model: &M, update: Option<&TopologyUpdate>) -> Self {
         let layers = find_layers(model);
-        let grown = update.map(|update| update.layers.iter().map(|layer| layer.grown).sum());
+        let moved = |layer: &LayerUpdate| layer.dropped.max(layer.grown);
+        let replaced = update.map(|update| update.layers.iter().map(moved).sum());
         Self {
-            nnz: layers.iter().map(|layer| layer.pattern.pattern().nnz()).sum(),
-            size: layers.iter().map(|layer| layer.pattern.pattern().size()).sum(),
-            replaced: grown.unwrap_or(0),
+            nnz: layers
+                .iter()
+                .map(|layer| layer.pattern.pattern().nnz())
+                .sum(),
+            size: layers
+                .iter()
+                .map(|layer| layer.pattern.pattern().size())
+                .sum(),
+            replaced: replaced.unwrap_or(0),
         }
     }
 }
@@ -265,7 +272,10 @@ mod tests {
     #[test]
     fn the_input_counts_all_layers() {
         let layer = SparseLinearConfig::new(10, 10).with_sparsity(0.9);
-        let model = vec![layer.init(&Device::default()), layer.init(&Device::default())];
+        let model = vec![
+            layer.init(&Device::default()),
+            layer.init(&Device::default()),
+        ];
         let input = TopologyInput::of(&model, None);
         assert_eq!((input.nnz, input.size, input.replaced), (20, 200, 0));
     }

@@ -33,14 +33,19 @@ const MASKS: u64 = 2 << 62;
 
 impl Batch {
     /// The images at `indices`, for tests.
-    pub fn plain(images: &Images, indices: impl IntoIterator<Item = usize>, device: &Device) -> Self {
+    pub fn plain(
+        images: &Images,
+        indices: impl IntoIterator<Item = usize>,
+        device: &Device,
+    ) -> Self {
         let features = images.features();
         let (mut pixels, mut labels, mut targets) = (Vec::new(), Vec::new(), Vec::new());
         for index in indices {
             pixels.extend(images.pixels(index).iter().map(|&p| f32::from(p) / 255.0));
             let label = images.label(index);
             labels.push(i32::from(label));
-            targets.extend((0..CLASSES).map(|class| f32::from(u8::from(class == usize::from(label)))));
+            targets
+                .extend((0..CLASSES).map(|class| f32::from(u8::from(class == usize::from(label)))));
         }
         let count = labels.len();
         Self {
@@ -113,7 +118,12 @@ mod tests {
         let batch = Batch::plain(data.train(), [3, 5], &Device::default());
         assert_eq!(batch.images.dims(), [2, 784]);
         let pixels: Vec<f32> = batch.images.into_data().iter().collect();
-        let expected = |index| data.train().pixels(index).iter().map(|&p| f32::from(p) / 255.0);
+        let expected = |index| {
+            data.train()
+                .pixels(index)
+                .iter()
+                .map(|&p| f32::from(p) / 255.0)
+        };
         assert!(pixels.into_iter().eq(expected(3).chain(expected(5))));
         let targets: Vec<f32> = batch.targets.into_data().iter().collect();
         let ones: Vec<usize> = (0..20).filter(|&i| targets[i] == 1.0).collect();
@@ -133,11 +143,19 @@ mod tests {
         let masks = |seed, step| -> Vec<Vec<f32>> {
             let batch = Batch::plain(data.train(), 0..40, &device);
             let masks = batch.with_dropout(&plan, seed, step, &device).masks;
-            masks.into_iter().map(|mask| mask.into_data().iter().collect()).collect()
+            masks
+                .into_iter()
+                .map(|mask| mask.into_data().iter().collect())
+                .collect()
         };
         let drawn = masks(1, 1);
         assert_eq!((drawn[0].len(), drawn[1].len()), (4000, 1200));
-        assert!(drawn.iter().flatten().all(|&value| value == 0.0 || value == 1.0));
+        assert!(
+            drawn
+                .iter()
+                .flatten()
+                .all(|&value| value == 0.0 || value == 1.0)
+        );
         // 5200 draws: five standard deviations are 0.028.
         let kept = drawn.iter().flatten().sum::<f32>() / 5200.0;
         assert!((kept - 0.8).abs() < 0.028, "{kept}");

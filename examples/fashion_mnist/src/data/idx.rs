@@ -135,9 +135,7 @@ mod tests {
     use flate2::{Compression, write::GzEncoder};
     use std::io::Write;
 
-    const FILE: [u8; 18] = [
-        0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 7, 255,
-    ];
+    const FILE: [u8; 18] = [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 7, 255];
 
     fn gzip(content: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -214,8 +212,14 @@ mod tests {
         let last = packed.len() - 5;
         packed[last] ^= 1;
         let message = read_idx(&packed, 3).unwrap_err().to_string();
-        assert!(message.starts_with("its gzip stream is damaged:"), "{message}");
+        assert!(
+            message.starts_with("its gzip stream is damaged:"),
+            "{message}"
+        );
         let message = read_idx(&packed[..12], 3).unwrap_err().to_string();
-        assert!(message.starts_with("its gzip stream is damaged:"), "{message}");
+        assert!(
+            message.starts_with("its gzip stream is damaged:"),
+            "{message}"
+        );
     }
 }

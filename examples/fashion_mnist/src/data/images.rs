@@ -65,7 +65,9 @@ impl Images {
                 labels: labels.bytes.len(),
             });
         }
-        let wrong = (0..).zip(&labels.bytes).find(|&(_, &label)| label as usize >= CLASSES);
+        let wrong = (0..)
+            .zip(&labels.bytes)
+            .find(|&(_, &label)| label as usize >= CLASSES);
         if let Some((position, &label)) = wrong {
             return Err(ImagesError::Label { label, position });
         }
@@ -116,7 +118,9 @@ mod tests {
     use super::*;
 
     fn pair(dims: [usize; 3], labels: &[u8]) -> Result<Images, ImagesError> {
-        let bytes = (0..dims.iter().product::<usize>()).map(|i| i as u8).collect();
+        let bytes = (0..dims.iter().product::<usize>())
+            .map(|i| i as u8)
+            .collect();
         let images = Idx {
             dims: dims.to_vec(),
             bytes,
@@ -140,10 +144,7 @@ mod tests {
         let message = |dims, labels: &[u8]| pair(dims, labels).unwrap_err().to_string();
         assert_eq!(message([0, 2, 2], &[]), "there are no images");
         assert_eq!(message([1, 0, 2], &[0]), "the images have 0 x 2 pixels");
-        assert_eq!(
-            message([2, 2, 2], &[0]),
-            "there are 2 images, but 1 labels"
-        );
+        assert_eq!(message([2, 2, 2], &[0]), "there are 2 images, but 1 labels");
         assert_eq!(
             message([2, 2, 2], &[9, 10]),
             "label 10 at position 1 is out of range, expected 0..10"

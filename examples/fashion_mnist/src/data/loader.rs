@@ -210,7 +210,9 @@ mod tests {
     use crate::Dataset;
 
     fn labels(batches: impl Iterator<Item = Batch>) -> Vec<Vec<i64>> {
-        batches.map(|batch| batch.labels.into_data().iter().collect()).collect()
+        batches
+            .map(|batch| batch.labels.into_data().iter().collect())
+            .collect()
     }
 
     fn loaded(loader: &dyn DataLoader<Batch>) -> Vec<Vec<i64>> {

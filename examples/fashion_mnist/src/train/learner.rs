@@ -1,7 +1,7 @@
 use super::{Progress, Topology};
 use crate::{
     Batch, Dataset, EpochRecord, FashionError, Gradient, Loss, Mlp, Options, RunResult,
-    SetSgd, TestBatches, TrainBatches,
+    TestBatches, TrainBatches,
 };
 use burn::{
     lr_scheduler::module_lr_scheduler::ModuleLearningRate,
@@ -135,7 +135,9 @@ impl TrainStep for Student {
             state.topology().input()
         };
         let scores = self.mlp.forward(batch.images, &batch.masks);
-        let loss = self.loss.batch(self.gradient, scores.clone(), batch.targets);
+        let loss = self
+            .loss
+            .batch(self.gradient, scores.clone(), batch.targets);
         let output = StudentOutput {
             loss: loss.reported,
             scores: scores.detach(),
@@ -155,7 +157,9 @@ impl TrainStep for Student {
         let model = optim.step(rate, self, grads);
         let mut state = shared.lock();
         let started = state.step_started;
-        let (model, result) = state.topology().after_step(model, optim, || started.elapsed());
+        let (model, result) = state
+            .topology()
+            .after_step(model, optim, || started.elapsed());
         if let Err(error) = result {
             state.interrupter.stop(Some("a topology update failed"));
             state.failed.get_or_insert(error);
@@ -216,7 +220,8 @@ pub fn learn(
         gradient: options.gradient,
         shared: shared.clone(),
     };
-    let topology = Topology::new(&options, seed, &student, train.steps())?;
+    let (optim, scaling) = options.optimizer(&student);
+    let topology = Topology::new(&options, seed, &student, scaling, train.steps())?;
     shared.lock().topology = Some(topology);
     let epochs = Arc::new(Mutex::new(Vec::new()));
     let renderer = Lines {
@@ -228,7 +233,6 @@ pub fn learn(
         names: HashMap::new(),
         finals: HashMap::new(),
     };
-    let optim = SetSgd::init(options.momentum, options.weight_decay);
     let result = SupervisedTraining::new(folder.join("learner"), Arc::new(train), Arc::new(test))
         .metrics((LossMetric::new(), AccuracyMetric::new()))
         .metric_train_numeric(DensityMetric::new())
@@ -340,6 +344,7 @@ impl MetricsRenderer for Lines {
     fn manual_close(&mut self) {}
 
     fn register_metric(&mut self, definition: MetricDefinition) {
-        self.names.insert(definition.metric_id, definition.name.to_string());
+        self.names
+            .insert(definition.metric_id, definition.name.to_string());
     }
 }

@@ -16,9 +16,10 @@ impl Progress {
             true => ProgressDrawTarget::hidden(),
             false => ProgressDrawTarget::stderr(),
         };
-        let style =
-            ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}  {elapsed} elapsed, ETA {eta}")
-                .expect("the template is valid");
+        let style = ProgressStyle::with_template(
+            "{bar:24} {pos}/{len}  {msg}  {elapsed} elapsed, ETA {eta}",
+        )
+        .expect("the template is valid");
         let bar = ProgressBar::with_draw_target(Some(epochs as u64), target).with_style(style);
         Self { bar, quiet, epochs }
     }
@@ -26,7 +27,8 @@ impl Progress {
     /// Moves the bar and prints the line of an epoch.
     pub fn epoch(&self, run: &str, record: &EpochRecord) {
         self.bar.set_position(record.epoch as u64);
-        self.bar.set_message(format!("{run}  {:.1} %", 100.0 * record.test_accuracy));
+        self.bar
+            .set_message(format!("{run}  {:.1} %", 100.0 * record.test_accuracy));
         let width = self.epochs.to_string().len();
         let mut line = format!(
             "{run}  epoch {:>width$}  training loss {:.5}  test loss {:.5}  accuracy {:.2} %  {:.2} s",

@@ -53,7 +53,9 @@ impl RunDir {
     ///
     /// [`FashionError::FolderInUse`] if it holds results that `overwrite` does not allow to replace.
     pub fn check_free(path: &Path, overwrite: bool) -> Result<(), FashionError> {
-        let used = [RESULTS, EPOCHS].iter().any(|name| path.join(name).exists());
+        let used = [RESULTS, EPOCHS]
+            .iter()
+            .any(|name| path.join(name).exists());
         match used && !overwrite {
             true => Err(FashionError::FolderInUse {
                 dir: path.to_owned(),
@@ -116,13 +118,20 @@ impl RunDir {
     ) -> Result<(), FashionError> {
         write(folder.join("topology.csv"), &log.to_csv())?;
         let losses: Vec<_> = run.epochs.iter().map(|e| (e.step, e.train_loss)).collect();
-        let updates: Vec<u64> = log.reports().iter().filter_map(|report| report.step).collect();
+        let updates: Vec<u64> = log
+            .reports()
+            .iter()
+            .filter_map(|report| report.step)
+            .collect();
         let updates: Vec<u64> = updates.into_iter().filter(|&step| step > 0).collect();
         let pictures = [
             ("density.svg", plot::density(log.reports())),
             ("loss.svg", plot::loss(&losses, &updates)),
         ];
-        let fan_in = log.reports().last().map(|report| ("fan-in.svg", plot::fan_in(report)));
+        let fan_in = log
+            .reports()
+            .last()
+            .map(|report| ("fan-in.svg", plot::fan_in(report)));
         for (name, picture) in pictures.into_iter().chain(fan_in) {
             // A run without a finite loss has no picture of it.
             if let Ok(picture) = picture {
@@ -195,7 +204,10 @@ mod tests {
         assert!(RunDir::create(dir.path(), false).is_ok());
         fs::write(dir.path().join(RESULTS), "old").unwrap();
         let message = RunDir::create(dir.path(), false).unwrap_err().to_string();
-        assert!(message.contains("already holds results; add --overwrite"), "{message}");
+        assert!(
+            message.contains("already holds results; add --overwrite"),
+            "{message}"
+        );
         assert!(RunDir::create(dir.path(), true).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 use crate::Options;
 use burn::{module::Module, optim::ModuleOptimizer};
 use snack_burn::{
-    dst::DstError,
+    dst::{DstError, LayerScaling},
     prelude::Dst,
     report::{ReportConfig, TopologyInput, TopologyLog},
 };
@@ -31,7 +31,7 @@ pub struct EpochTopology {
 }
 
 impl Topology {
-    /// The topology of a model before its first step.
+    /// The topology of a model before its first step, and what has to follow it.
     ///
     /// # Errors
     ///
@@ -40,13 +40,17 @@ impl Topology {
         options: &Options,
         seed: u64,
         model: &M,
+        scaling: Option<LayerScaling>,
         steps_per_epoch: u64,
     ) -> Result<Self, DstError> {
-        let config = options.topology(seed, steps_per_epoch);
+        let mut dst = options.topology(seed, steps_per_epoch).init(model)?;
+        if let Some(scaling) = scaling {
+            dst.register(scaling);
+        }
         let mut log = TopologyLog::new(ReportConfig::chain(model)?);
         log.record(0, model, None)?;
         Ok(Self {
-            dst: config.init(model)?,
+            dst,
             log,
             input: TopologyInput::of(model, None),
             steps_per_epoch,
@@ -77,7 +81,10 @@ impl Topology {
         if result.is_err() {
             return (model, result);
         }
-        let update = self.dst.last_update().filter(|update| update.skipped.is_none());
+        let update = self
+            .dst
+            .last_update()
+            .filter(|update| update.skipped.is_none());
         if update.is_some() {
             self.input = TopologyInput::of(&model, update);
         }

@@ -1,7 +1,7 @@
 use super::Topology;
 use crate::{
-    Batch, CLASSES, Dataset, EpochRecord, FashionError, Mlp, Options, RunResult, SetSgd,
-    TestBatches, TrainBatches,
+    Batch, CLASSES, Dataset, EpochRecord, FashionError, Mlp, Options, RunResult, TestBatches,
+    TrainBatches,
 };
 use burn::{
     module::Module,
@@ -45,10 +45,11 @@ impl Trainer {
         let model = Mlp::new(&options, data.features(), seed, &device)?;
         let train = TrainBatches::of(&options, data, seed, &device);
         let images = Arc::new(data.test().clone());
+        let (optim, scaling) = options.optimizer(&model);
         Ok(Self {
-            topology: Topology::new(&options, seed, &model, train.steps())?,
+            topology: Topology::new(&options, seed, &model, scaling, train.steps())?,
             test: TestBatches::new(images, TEST_BATCH, &device.clone().inner()),
-            optim: SetSgd::init(options.momentum, options.weight_decay),
+            optim,
             options,
             seed,
             model,
@@ -118,7 +119,10 @@ impl Trainer {
     fn step(mut self, batch: Batch) -> Result<(Self, Tensor<1>), FashionError> {
         let start = Instant::now();
         let scores = self.model.forward(batch.images, &batch.masks);
-        let loss = self.options.loss.batch(self.options.gradient, scores, batch.targets);
+        let loss = self
+            .options
+            .loss
+            .batch(self.options.gradient, scores, batch.targets);
         let grads = GradientsParams::from_grads(loss.objective.backward(), &self.model);
         let rate = self.options.learning_rate;
         let model = self.optim.step(rate, self.model, grads);
@@ -133,7 +137,12 @@ impl Trainer {
         let model = self.model.valid();
         let (mut loss, mut hits, mut count) = (0.0, 0, 0);
         for batch in self.test.batches() {
-            let labels: Vec<usize> = batch.labels.into_data().iter::<i64>().map(|l| l as usize).collect();
+            let labels: Vec<usize> = batch
+                .labels
+                .into_data()
+                .iter::<i64>()
+                .map(|l| l as usize)
+                .collect();
             let scores = model.forward(batch.images, &[]).into_data();
             let scores: Vec<f32> = scores.iter().collect();
             for (scores, label) in scores.chunks(CLASSES).zip(labels) {

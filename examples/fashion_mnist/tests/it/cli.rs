@@ -1,6 +1,8 @@
 use crate::support::{finish, tiny};
 use clap::{CommandFactory, Parser};
-use fashion_mnist::{AllocationChoice, Args, DeviceChoice, Gradient, Loss, Method, Options};
+use fashion_mnist::{
+    AllocationChoice, Args, DeviceChoice, Gradient, Loss, Method, OptimizerChoice, Options,
+};
 use snack_burn::dst::Preset;
 use std::{
     fs,
@@ -26,12 +28,19 @@ fn help_names_the_real_defaults() {
         ("hidden", hidden.join(",")),
         ("epochs", options.epochs.to_string()),
         ("batch", options.batch.to_string()),
-        ("learning_rate", options.learning_rate.to_string()),
+        (
+            "learning_rate",
+            format!("{}, with --optimizer adam 0.001", options.learning_rate),
+        ),
+        ("optimizer", options.optimizer.to_string()),
         ("momentum", options.momentum.to_string()),
         ("weight_decay", options.weight_decay.to_string()),
         ("dropout", options.dropout.to_string()),
         ("loss", options.loss.to_string()),
-        ("gradient", format!("{}, with --loss cross-entropy exact", options.gradient)),
+        (
+            "gradient",
+            format!("{}, with --loss cross-entropy exact", options.gradient),
+        ),
         (
             "allocation",
             format!("{}, with --sparsity erk", options.connections.allocation),
@@ -44,7 +53,10 @@ fn help_names_the_real_defaults() {
     for (id, value) in defaults {
         let argument = command.get_arguments().find(|arg| arg.get_id() == id);
         let help = argument.unwrap().get_help().unwrap().to_string();
-        assert!(help.ends_with(&format!("[default: {value}]")), "{id}: {help}");
+        assert!(
+            help.ends_with(&format!("[default: {value}]")),
+            "{id}: {help}"
+        );
     }
 }
 
@@ -171,6 +183,14 @@ fn options_without_effect_are_refused() {
         ),
         (
             Args {
+                optimizer: Some(OptimizerChoice::Adam),
+                momentum: Some(0.5),
+                ..tiny.clone()
+            },
+            "--momentum is 0.5, but must be left out with --optimizer adam, which has its own",
+        ),
+        (
+            Args {
                 method: vec![Method(Preset::MestEm)],
                 drop_fraction: Some(0.5),
                 ..tiny.clone()
@@ -232,7 +252,10 @@ fn devices_outside_the_build_name_their_feature() {
         let mut args = tiny(dir.path());
         args.device = Some(device);
         let message = message(&args);
-        assert!(message.contains(&format!("build with `--features {device}`")), "{message}");
+        assert!(
+            message.contains(&format!("build with `--features {device}`")),
+            "{message}"
+        );
         assert_untouched(dir.path());
     }
 }
@@ -274,7 +297,17 @@ fn program() -> Option<Command> {
 fn small(command: &mut Command, dir: &Path) {
     let tiny = tiny(dir);
     command
-        .args(["--hidden", "12,8", "--epsilon", "2", "--epochs", "3", "--batch", "10", "--data"])
+        .args([
+            "--hidden",
+            "12,8",
+            "--epsilon",
+            "2",
+            "--epochs",
+            "3",
+            "--batch",
+            "10",
+            "--data",
+        ])
         .arg(tiny.data.unwrap())
         .arg("--out")
         .arg(tiny.out.unwrap());
@@ -290,7 +323,11 @@ fn results_go_to_standard_output_and_epochs_to_standard_error() {
     let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(results["runs"][0]["epochs"].as_array().unwrap().len(), 3);
     let text = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(text.lines().filter(|line| line.contains("epoch ")).count(), 3, "{text}");
+    assert_eq!(
+        text.lines().filter(|line| line.contains("epoch ")).count(),
+        3,
+        "{text}"
+    );
 }
 
 #[test]

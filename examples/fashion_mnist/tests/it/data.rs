@@ -28,9 +28,15 @@ fn files_are_read_plain_and_gzipped() {
 fn a_missing_file_says_where_the_data_comes_from() {
     let dir = tempfile::tempdir().unwrap();
     let message = message(dir.path());
-    assert!(message.contains("train-images-idx3-ubyte.gz (nor the same without .gz)"), "{message}");
+    assert!(
+        message.contains("train-images-idx3-ubyte.gz (nor the same without .gz)"),
+        "{message}"
+    );
     assert!(message.contains("dataset-fashion-mnist"), "{message}");
-    assert!(message.contains("/usr/share/datasets/fashion-mnist"), "{message}");
+    assert!(
+        message.contains("/usr/share/datasets/fashion-mnist"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -62,7 +68,11 @@ fn files_that_cannot_be_used_are_named_with_their_fault() {
             idx(&[0, 4, 4], &[]),
             "there are no images",
         ),
-        ("t10k-images-idx3-ubyte", Vec::new(), "it ends after 0 bytes, inside its header"),
+        (
+            "t10k-images-idx3-ubyte",
+            Vec::new(),
+            "it ends after 0 bytes, inside its header",
+        ),
         (
             "t10k-images-idx3-ubyte",
             idx(&[30, 4, 3], &[0; 360]),
@@ -88,6 +98,9 @@ fn data_that_cannot_be_used_leaves_no_results() {
     let mut args = tiny(dir.path());
     args.batch = Some(61);
     let message = finish(&args).unwrap_err().to_string();
-    assert_eq!(message, "--batch is 61, but must be at most 60, the training images");
+    assert_eq!(
+        message,
+        "--batch is 61, but must be at most 60, the training images"
+    );
     assert!(!dir.path().join("run").exists());
 }

@@ -6,7 +6,15 @@ use std::fs;
 fn numbers(epochs: &[EpochRecord]) -> Vec<(f64, f64, f64, usize, usize)> {
     epochs
         .iter()
-        .map(|e| (e.train_loss, e.test_loss, e.test_accuracy, e.replaced, e.nnz))
+        .map(|e| {
+            (
+                e.train_loss,
+                e.test_loss,
+                e.test_accuracy,
+                e.replaced,
+                e.nnz,
+            )
+        })
         .collect()
 }
 
@@ -28,9 +36,18 @@ fn the_learner_and_the_plain_loop_are_twins() {
         for (plain, learner) in plain.iter().zip(&learner) {
             // The training loss is the mean of the same numbers, test losses are computed in 32
             // bits on the device and in 64 bits on the host.
-            assert!((plain.0 - learner.0).abs() < 1e-12, "{method}: {plain:?} {learner:?}");
-            assert!((plain.1 - learner.1).abs() < 1e-6, "{method}: {plain:?} {learner:?}");
-            assert!((plain.2 - learner.2).abs() < 1e-9, "{method}: {plain:?} {learner:?}");
+            assert!(
+                (plain.0 - learner.0).abs() < 1e-12,
+                "{method}: {plain:?} {learner:?}"
+            );
+            assert!(
+                (plain.1 - learner.1).abs() < 1e-6,
+                "{method}: {plain:?} {learner:?}"
+            );
+            assert!(
+                (plain.2 - learner.2).abs() < 1e-9,
+                "{method}: {plain:?} {learner:?}"
+            );
             assert_eq!((plain.3, plain.4), (learner.3, learner.4), "{method}");
         }
     }
@@ -53,7 +70,7 @@ fn burn_logs_the_loss_of_every_step() {
         line.strip_suffix(",final").unwrap().parse::<f64>().unwrap()
     };
     assert!(last(log(1, "Density")) > 0.0);
-    // The update at the end of an epoch is seen by the first step of the next.
+    // The update after the first step of an epoch is seen by the second.
     assert_eq!(last(log(1, "Turnover")), 0.0);
     assert!(last(log(2, "Turnover")) > 0.0);
 }
