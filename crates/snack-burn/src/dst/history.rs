@@ -206,7 +206,6 @@ pub fn expected_exploration(size: u64, nnz: u64, grown: u64, updates: u64) -> f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dst::{Grow, Uniform};
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
     use std::collections::BTreeSet;
@@ -283,7 +282,7 @@ mod tests {
         let mut pattern = Pattern::random([100, 200], 2000, &mut rng).unwrap();
         let mut history = History::new(&pattern);
         for _ in 0..30 {
-            let grown = Uniform.propose(&pattern, 300, &mut rng).unwrap();
+            let grown = pattern.sample_inactive(300, &mut rng).unwrap();
             let dropped = Pattern::random([2000, 1], 300, &mut rng).unwrap();
             let kept = pattern.flats().enumerate();
             let kept = kept.filter(|(slot, _)| !dropped.contains(*slot, 0));
