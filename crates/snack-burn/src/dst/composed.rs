@@ -517,7 +517,7 @@ mod tests {
     /// is room.
     #[test]
     fn budgets_follow_the_gradient_of_survivors() {
-        let patterns = [pattern([10, 10], 40), pattern([4, 6], 20)];
+        let patterns = [pattern([10, 10], 40), pattern([4, 6], 14)];
         let values: Vec<f32> = (1..=40).map(|v| v as f32).collect();
         let factors = HostFactors::new([10, 10], 1, vec![1.0; 10], vec![1.0; 10]);
         // The halves that leave have the largest gradients, which must not count.
@@ -525,11 +525,11 @@ mod tests {
             let gradient = |slot| if slot < count / 2 { 1e6 } else { survivors };
             (0..count).map(gradient).collect()
         };
-        for (ratio, expected) in [(1.0, [26, 4]), (0.0, [26, 4]), (f32::MAX, [30, 0])] {
-            let gradients = [gradient(ratio, 40), gradient(1.0, 20)];
+        for (ratio, expected) in [(1.0, [17, 10]), (0.0, [17, 10]), (f32::MAX, [27, 0])] {
+            let gradients = [gradient(ratio, 40), gradient(1.0, 14)];
             let mut layers = [
                 LayerView::new("a", &patterns[0], &values),
-                LayerView::new("b", &patterns[1], &values[..20]),
+                LayerView::new("b", &patterns[1], &values[..14]),
             ];
             layers[0].gradient = Some(&gradients[0]);
             layers[1].gradient = Some(&gradients[1]);
@@ -539,8 +539,8 @@ mod tests {
             method.scope = Scope::Network { floor: 1 };
             method.redistribute = Redistribute::ByGradient;
             let plans = method.plan(&net, Turnover::replace(0.5), RANDOM).unwrap();
-            assert_eq!([plans[0].dropped, plans[1].dropped], [20, 10]);
-            // The second layer has room for four.
+            assert_eq!([plans[0].dropped, plans[1].dropped], [20, 7]);
+            // The second layer has room for ten.
             assert_eq!([plans[0].grown, plans[1].grown], expected, "{ratio}");
         }
     }
