@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use burn::grad_clipping::GradientClippingConfig;
 use burn::module::{Module, list_param_ids};
 use burn::optim::momentum::MomentumConfig;
 use burn::optim::{
@@ -38,6 +39,12 @@ fn optimizers() -> Vec<(&'static str, ModuleOptimizer)> {
                 .init(),
         ),
         ("AdaGrad", AdaGradConfig::new().init()),
+        (
+            "AdamW with clipping",
+            AdamWConfig::new()
+                .with_grad_clipping(Some(GradientClippingConfig::Norm(0.1)))
+                .init(),
+        ),
     ]
 }
 

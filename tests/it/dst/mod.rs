@@ -4,6 +4,8 @@ mod bad_input;
 mod capture;
 mod followers;
 mod groups;
+#[cfg(feature = "train")]
+mod learner;
 mod presets;
 mod probe;
 mod resume;

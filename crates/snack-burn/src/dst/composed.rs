@@ -1,6 +1,7 @@
 //! The usual rule: a prune criterion, a grow criterion, and where their quotas apply.
 
 use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::factors::merge_best;
@@ -97,16 +98,15 @@ impl Composed {
         turnover: Turnover,
         random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError> {
-        let mut plans = Vec::with_capacity(net.layers.len());
-        for (index, layer) in net.layers.iter().enumerate() {
+        self.each(net, |index, layer| {
             let (scores, eligible) = self.scores(layer)?;
-            let counts = turnover.quotas(layer.pattern.nnz(), layer.pattern.size());
+            let quotas = turnover.quotas(layer.pattern.nnz(), layer.pattern.size());
             let conserve = turnover.drop == turnover.grow;
-            let drop = counts.drop.min(eligible);
+            let drop = quotas.drop.min(eligible);
             let quota = match (&self.grow, conserve) {
                 (None, _) => 0,
                 (_, true) => drop,
-                (_, false) => counts.grow,
+                (_, false) => quotas.grow,
             };
             let mut rng = random.layer(index);
             let dropped = lowest(&scores, drop);
@@ -115,9 +115,21 @@ impl Composed {
                 true => lowest(&scores, grown.len()),
                 false => dropped,
             };
-            plans.push(self.finish(layer, &dropped, &grown, &mut rng)?);
+            self.finish(layer, &dropped, &grown, &mut rng)
+        })
+    }
+
+    /// One plan per layer, on all cores unless the device is asked for gradients.
+    fn each(
+        &self,
+        net: &NetView<'_>,
+        plan: impl Fn(usize, &LayerView<'_>) -> Result<Plan, DstError> + Sync,
+    ) -> Result<Vec<Plan>, DstError> {
+        let plan = |(index, layer)| plan(index, layer);
+        match self.needs().needs_factors() {
+            true => net.layers.iter().enumerate().map(plan).collect(),
+            false => net.layers.par_iter().enumerate().map(plan).collect(),
         }
-        Ok(plans)
     }
 
     fn row_plans(
@@ -126,8 +138,7 @@ impl Composed {
         turnover: Turnover,
         random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError> {
-        let mut plans = Vec::with_capacity(net.layers.len());
-        for (index, layer) in net.layers.iter().enumerate() {
+        self.each(net, |index, layer| {
             let (scores, _) = self.scores(layer)?;
             let offsets = layer.pattern.row_offsets();
             let width = layer.pattern.columns();
@@ -153,14 +164,14 @@ impl Composed {
             let grown = self.grow(layer, &dropped, Quota::Rows(&quotas), &mut rng)?;
             if turnover.drop == turnover.grow && grown.len() < drops.iter().sum() {
                 let mut found = vec![0; drops.len()];
-                grown
-                    .iter()
-                    .for_each(|flat| found[(flat / width as u64) as usize] += 1);
+                let rows = grown.iter().map(|flat| (flat / width as u64) as usize);
+                // What is out of range is refused below.
+                rows.filter(|&row| row < drops.len())
+                    .for_each(|row| found[row] += 1);
                 dropped = lowest_per_row(&scores, layer.pattern, &found);
             }
-            plans.push(self.finish(layer, &dropped, &grown, &mut rng)?);
-        }
-        Ok(plans)
+            self.finish(layer, &dropped, &grown, &mut rng)
+        })
     }
 
     fn network_plans(
@@ -425,5 +436,124 @@ impl Method for Composed {
             Scope::Layer => self.layer_plans(net, turnover, random),
             Scope::Network { floor } => self.network_plans(net, turnover, floor, random),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dst::{GradientTopK, HostFactors, Magnitude, Uniform};
+    use rand::Rng;
+
+    const RANDOM: UpdateRandom = UpdateRandom { seed: 3, step: 7 };
+
+    fn pattern(shape: [usize; 2], nnz: usize) -> Pattern {
+        Pattern::random(shape, nnz, &mut RANDOM.layer(nnz)).unwrap()
+    }
+
+    /// Finds at most so many coordinates, whatever it is asked for.
+    struct Few(usize);
+
+    impl Grow for Few {
+        fn propose(
+            &self,
+            layer: &LayerView<'_>,
+            request: &Request<'_>,
+            rng: &mut dyn Rng,
+        ) -> Result<Vec<u64>, DstError> {
+            let mut flats = Uniform.propose(layer, request, rng)?;
+            flats.truncate(self.0);
+            Ok(flats)
+        }
+    }
+
+    #[test]
+    fn who_finds_fewer_drops_fewer() {
+        let pattern = pattern([6, 10], 20);
+        let values: Vec<f32> = (1..=20).map(|v| v as f32).collect();
+        let layer = LayerView::new("", &pattern, &values);
+        let net = NetView::new(vec![layer, layer], 7);
+        for scope in [Scope::Row, Scope::Layer, Scope::Network { floor: 1 }] {
+            for found in [0, 1, 3] {
+                let mut method = Composed::new(Magnitude, Few(found));
+                method.scope = scope;
+                let plans = method.plan(&net, Turnover::replace(0.5), RANDOM).unwrap();
+                for plan in plans {
+                    assert_eq!((plan.dropped, plan.grown), (found, found), "{scope:?}");
+                    assert_eq!(plan.pattern.nnz(), 20);
+                }
+            }
+        }
+    }
+
+    /// The smallest of both layers leave; the largest gradients of both enter.
+    #[test]
+    fn a_network_compares_layers() {
+        let patterns = [pattern([4, 5], 8), pattern([4, 5], 8)];
+        let (small, large) = ([0.1; 8], [5.0; 8]);
+        let ones = |factor: f32| {
+            let x = (1..=5).map(|x| x as f32).collect();
+            HostFactors::new([4, 5], 1, vec![factor; 4], x)
+        };
+        let factors = [ones(1.0), ones(10.0)];
+        let mut layers = [
+            LayerView::new("a", &patterns[0], &small),
+            LayerView::new("b", &patterns[1], &large),
+        ];
+        layers[0].factors = Some(&factors[0]);
+        layers[1].factors = Some(&factors[1]);
+        let net = NetView::new(layers.to_vec(), 7);
+        let mut method = Composed::new(Magnitude, GradientTopK);
+        method.scope = Scope::Network { floor: 2 };
+        let plans = method.plan(&net, Turnover::replace(0.25), RANDOM).unwrap();
+        assert_eq!([plans[0].dropped, plans[1].dropped], [4, 0]);
+        assert_eq!([plans[0].grown, plans[1].grown], [0, 4]);
+        // The floor: six of the first layer may leave at most.
+        let plans = method.plan(&net, Turnover::replace(0.9), RANDOM).unwrap();
+        assert_eq!([plans[0].dropped, plans[1].dropped], [6, 6]);
+    }
+
+    /// Both layers give up a half; the places go where the survivors' gradients are, as far as there
+    /// is room.
+    #[test]
+    fn budgets_follow_the_gradient_of_survivors() {
+        let patterns = [pattern([10, 10], 40), pattern([4, 6], 14)];
+        let values: Vec<f32> = (1..=40).map(|v| v as f32).collect();
+        let factors = HostFactors::new([10, 10], 1, vec![1.0; 10], vec![1.0; 10]);
+        // The halves that leave have the largest gradients, which must not count.
+        let gradient = |survivors: f32, count: usize| -> Vec<f32> {
+            let gradient = |slot| if slot < count / 2 { 1e6 } else { survivors };
+            (0..count).map(gradient).collect()
+        };
+        for (ratio, expected) in [(1.0, [17, 10]), (0.0, [17, 10]), (f32::MAX, [27, 0])] {
+            let gradients = [gradient(ratio, 40), gradient(1.0, 14)];
+            let mut layers = [
+                LayerView::new("a", &patterns[0], &values),
+                LayerView::new("b", &patterns[1], &values[..14]),
+            ];
+            layers[0].gradient = Some(&gradients[0]);
+            layers[1].gradient = Some(&gradients[1]);
+            layers[0].factors = Some(&factors);
+            let net = NetView::new(layers.to_vec(), 7);
+            let mut method = Composed::new(Magnitude, Uniform);
+            method.scope = Scope::Network { floor: 1 };
+            method.redistribute = Redistribute::ByGradient;
+            let plans = method.plan(&net, Turnover::replace(0.5), RANDOM).unwrap();
+            assert_eq!([plans[0].dropped, plans[1].dropped], [20, 7]);
+            // The second layer has room for ten.
+            assert_eq!([plans[0].grown, plans[1].grown], expected, "{ratio}");
+        }
+    }
+
+    #[test]
+    fn rows_keep_their_fan_in() {
+        let pattern = pattern([7, 9], 30);
+        let values: Vec<f32> = (0..30).map(|v| ((v * 7) % 30) as f32 - 15.0).collect();
+        let net = NetView::new(vec![LayerView::new("", &pattern, &values)], 7);
+        let mut method = Composed::new(Magnitude, Uniform);
+        method.scope = Scope::Row;
+        let plans = method.plan(&net, Turnover::replace(0.4), RANDOM).unwrap();
+        assert_eq!(plans[0].pattern.fan_in(), pattern.fan_in());
+        assert!(plans[0].dropped > 5);
     }
 }

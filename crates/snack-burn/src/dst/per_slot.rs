@@ -18,7 +18,7 @@ pub struct LayerChange {
     /// Parameter id of its values.
     pub values_id: ParamId,
     /// The coordinates before.
-    pub before: Pattern,
+    pub before: Arc<Pattern>,
     /// The coordinates after.
     pub after: Pattern,
     /// Where each slot after the update comes from.
@@ -62,7 +62,7 @@ impl Changes {
             .filter_map(|layer| {
                 let change = self.layers.iter().find(|c| c.name == layer.name)?;
                 assert!(
-                    layer.pattern == change.before,
+                    layer.pattern == *change.before,
                     "Changes::apply_to: layer `{}` has other coordinates than before the update",
                     layer.name
                 );

@@ -38,35 +38,47 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// The first coordinate that is out of range, out of order or there already.
+    /// The first grown coordinate that is out of range, out of order, a repetition, or there already
+    /// and not dropped.
     pub fn new(pattern: &Pattern, dropped: &[u32], grown: &[u64]) -> Result<Self, SparseError> {
-        let mut flats = Vec::with_capacity(pattern.nnz() + grown.len());
-        let mut source = Vec::with_capacity(flats.capacity());
+        let [rows, width] = pattern.shape();
+        let coordinates = grown_coordinates(pattern, grown)?;
+        let mut grown_in_rows = coordinates.iter().copied().peekable();
         let mut dropped_slots = dropped.iter().copied().peekable();
-        let mut grown_flats = grown.iter().copied().peekable();
-        let (mut left, mut returned) = (0, 0);
-        for (slot, flat) in (0u32..).zip(pattern.flats()) {
-            while let Some(fresh) = grown_flats.next_if(|&fresh| fresh < flat) {
-                flats.push(fresh);
-                source.push(Source::Fresh);
-            }
-            if dropped_slots.next_if_eq(&slot).is_some() {
-                if grown_flats.next_if_eq(&flat).is_none() {
-                    left += 1;
-                    continue;
+        let room = (pattern.nnz() + grown.len()).saturating_sub(dropped.len());
+        let mut cols = Vec::with_capacity(room);
+        let mut source = Vec::with_capacity(room);
+        let mut offsets = Vec::with_capacity(rows + 1);
+        offsets.push(0);
+        let (mut slot, mut left, mut returned) = (0u32, 0, 0);
+        for row in 0..rows as u32 {
+            let mut fresh_before = |col: u32, cols: &mut Vec<u32>, source: &mut Vec<Source>| {
+                while let Some((_, fresh)) = grown_in_rows.next_if(|&at| at < (row, col)) {
+                    cols.push(fresh);
+                    source.push(Source::Fresh);
                 }
-                returned += 1;
+                grown_in_rows.next_if_eq(&(row, col)).is_some()
+            };
+            for &col in pattern.row(row as usize) {
+                let again = fresh_before(col, &mut cols, &mut source);
+                let leaves = dropped_slots.next_if_eq(&slot).is_some();
+                match (leaves, again) {
+                    (true, false) => left += 1,
+                    (false, true) => return Err(there_already(pattern, grown, row, col)),
+                    _ => {
+                        returned += usize::from(again);
+                        cols.push(col);
+                        source.push(Source::Old(slot));
+                    }
+                }
+                slot += 1;
             }
-            flats.push(flat);
-            source.push(Source::Old(slot));
-        }
-        for fresh in grown_flats {
-            flats.push(fresh);
-            source.push(Source::Fresh);
+            fresh_before(width as u32, &mut cols, &mut source);
+            offsets.push(cols.len());
         }
         let entered = grown.len() - returned;
         Ok(Self {
-            pattern: Pattern::from_sorted_flats(pattern.shape(), flats)?,
+            pattern: Pattern::from_offsets(pattern.shape(), offsets, cols)?,
             remap: Remap {
                 old_len: pattern.nnz(),
                 source,
@@ -91,6 +103,22 @@ impl Plan {
             .filter(|(_, source)| **source == Source::Fresh)
             .map(|(flat, _)| flat)
             .collect()
+    }
+}
+
+/// Rows and columns of the grown coordinates, which must be increasing.
+fn grown_coordinates(pattern: &Pattern, grown: &[u64]) -> Result<Vec<(u32, u32)>, SparseError> {
+    let checked = Pattern::from_sorted_flats(pattern.shape(), grown.iter().copied())?;
+    let coordinates = checked.iter().map(|(row, col)| (row as u32, col as u32));
+    Ok(coordinates.collect())
+}
+
+fn there_already(pattern: &Pattern, grown: &[u64], row: u32, col: u32) -> SparseError {
+    let flat = u64::from(row) * pattern.columns() as u64 + u64::from(col);
+    SparseError::NotInactive {
+        position: grown.iter().position(|&at| at == flat).unwrap_or(0),
+        row: row as usize,
+        col: col as usize,
     }
 }
 
@@ -133,7 +161,12 @@ mod tests {
     #[test]
     fn bad_coordinates_are_refused() {
         let build = |grown: &[u64]| Plan::new(&pattern(), &[0], grown).unwrap_err();
-        assert!(matches!(build(&[4]), SparseError::Duplicate { .. }));
+        let present = SparseError::NotInactive {
+            position: 1,
+            row: 1,
+            col: 0,
+        };
+        assert_eq!(build(&[3, 4]), present);
         assert!(matches!(build(&[7, 6]), SparseError::Unsorted { .. }));
         assert!(matches!(build(&[2, 2]), SparseError::Duplicate { .. }));
         assert!(matches!(build(&[12]), SparseError::FlatOutOfRange { .. }));

@@ -435,9 +435,8 @@ impl Dst {
         if decision.plans.is_empty() {
             return (model, Ok(()));
         }
-        let (mut weights, mut slots) = (BTreeMap::new(), BTreeMap::new());
+        let (mut weights, mut moved) = (BTreeMap::new(), Vec::new());
         let mut changes = Changes::default();
-        let mut fresh_values = Vec::new();
         for (layer, plan, policy) in decision.plans {
             let data = layer.values.clone().detach().into_data();
             let new = NewWeights {
@@ -445,24 +444,25 @@ impl Dst {
                 pattern: plan.pattern.clone(),
             };
             weights.insert(layer.name.clone(), new);
-            let change = LayerChange {
-                name: layer.name.clone(),
+            changes.layers.push(LayerChange {
+                name: layer.name,
                 values_id: layer.values_id,
-                before: (**layer.pattern.pattern()).clone(),
+                before: layer.pattern.pattern().clone(),
                 after: plan.pattern,
                 remap: plan.remap,
-            };
-            fresh_values.push(plan.values);
-            slots.insert(
-                layer.values_id,
-                SlotChange {
-                    policy,
-                    gradients: plan.gradients,
-                    change: change.clone(),
-                },
-            );
-            changes.layers.push(change);
+            });
+            moved.push((policy, plan.gradients, plan.values));
         }
+        let slots = changes.layers.iter().zip(&moved);
+        let slots = slots.map(|(change, (policy, gradients, _))| {
+            let slot = SlotChange {
+                change,
+                policy: *policy,
+                gradients: gradients.as_deref(),
+            };
+            (change.values_id, slot)
+        });
+        let slots: BTreeMap<_, _> = slots.collect();
         match remapped_record(optimizer, &slots) {
             Ok(Some(record)) => *optimizer = optimizer.clone().load_record(record),
             Ok(None) => {}
@@ -472,7 +472,7 @@ impl Dst {
             }
         }
         let model = replace_weights(model, weights);
-        for (change, values) in changes.layers.iter().zip(&fresh_values) {
+        for (change, (_, _, values)) in changes.layers.iter().zip(&moved) {
             self.slots.apply(change, values, self.step, self.seed);
             for follower in &mut self.followers {
                 follower.remap(change);

@@ -11,14 +11,14 @@ use crate::dst::{DstError, LayerChange, Source, StatePolicy};
 
 /// What an update means for the optimizer's state of one parameter.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SlotChange {
+pub struct SlotChange<'a> {
     /// Which slots go where.
-    pub change: LayerChange,
+    pub change: &'a LayerChange,
     /// What the state of new connections is.
     pub policy: StatePolicy,
     /// Gradient of the loss at new connections, ascending by slot, for
     /// [`StatePolicy::GradientSeed`].
-    pub gradients: Option<Vec<f32>>,
+    pub gradients: Option<&'a [f32]>,
 }
 
 /// Names of tensors that hold means or sums of squared gradients, in Burn's optimizers and in
@@ -41,7 +41,7 @@ const VELOCITIES: [&str; 1] = ["velocity"];
 /// what is not there.
 pub fn remap_optimizer(
     optimizer: ModuleOptimizer,
-    changes: &BTreeMap<ParamId, SlotChange>,
+    changes: &BTreeMap<ParamId, SlotChange<'_>>,
 ) -> Result<ModuleOptimizer, DstError> {
     match remapped_record(&optimizer, changes)? {
         Some(record) => Ok(optimizer.load_record(record)),
@@ -52,7 +52,7 @@ pub fn remap_optimizer(
 /// The record of the optimizer after the changes; `None` if it has no state of the parameters.
 pub(crate) fn remapped_record(
     optimizer: &ModuleOptimizer,
-    changes: &BTreeMap<ParamId, SlotChange>,
+    changes: &BTreeMap<ParamId, SlotChange<'_>>,
 ) -> Result<Option<OptimizerRecord>, DstError> {
     let record = optimizer.to_record();
     if record.is_empty() {
@@ -67,7 +67,14 @@ pub(crate) fn remapped_record(
     let metadata = reader.metadata().clone();
     let mut tensors = Vec::new();
     let mut moved = false;
-    for tensor in reader.into_tensors().map_err(|error| failed(&error))? {
+    let read = reader.into_tensors().map_err(|error| failed(&error))?;
+    for (id, change) in changes {
+        if change.policy == StatePolicy::LocalClock {
+            let own = read.iter().filter(|t| t.param_id == Some(id.val()));
+            check_clock(change, own.map(|tensor| field_of(&tensor.name)))?;
+        }
+    }
+    for tensor in read {
         let (name, dtype, shape, id, bytes) =
             tensor.into_parts().map_err(|error| failed(&error))?;
         let change = id.and_then(|id| changes.get(&ParamId::from(id)));
@@ -97,10 +104,34 @@ pub(crate) fn remapped_record(
     Ok(Some(record))
 }
 
-impl SlotChange {
+/// The last part of a tensor's name.
+fn field_of(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// Second moments need a step counter of the same shape.
+fn check_clock<'a>(
+    change: &SlotChange<'_>,
+    fields: impl Iterator<Item = &'a str>,
+) -> Result<(), DstError> {
+    let fields: Vec<&str> = fields.collect();
+    let divides = fields.iter().any(|field| SECOND_MOMENTS.contains(field));
+    match divides && !fields.contains(&"time") {
+        true => Err(DstError::Optimizer {
+            reason: format!(
+                "that of layer `{}` has one step counter for all connections, expected one for \
+                 each, as `LocalClockAdam` keeps",
+                change.change.name
+            ),
+        }),
+        false => Ok(()),
+    }
+}
+
+impl SlotChange<'_> {
     /// One state tensor after the change.
     fn apply(&self, name: &str, data: TensorData) -> TensorData {
-        let field = name.rsplit('.').next().unwrap_or(name);
+        let field = field_of(name);
         let remap = &self.change.remap;
         match self.policy {
             StatePolicy::Borrow if SECOND_MOMENTS.contains(&field) => {
@@ -108,7 +139,7 @@ impl SlotChange {
                 remap.apply_with(data, Some(&self.borrowed(&old)))
             }
             StatePolicy::GradientSeed { c } if VELOCITIES.contains(&field) => {
-                let seeds = self.gradients.as_ref();
+                let seeds = self.gradients;
                 let seeds: Option<Vec<f32>> =
                     seeds.map(|gradients| gradients.iter().map(|g| c * g).collect());
                 remap.apply_with(data, seeds.as_deref())
