@@ -81,6 +81,9 @@ pub struct Args {
     /// Steps between topology updates [default: the method's own]
     #[arg(long, allow_negative_numbers = true)]
     pub update_every: Option<u64>,
+    /// Share of the run after which the topology stays [default: the method's own]
+    #[arg(long, allow_negative_numbers = true)]
+    pub update_stop: Option<f64>,
     /// Folder with the four idx files, gzipped or not [default: the images that ship with the example]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -159,6 +162,7 @@ impl Args {
             }),
             drop_fraction: self.drop_fraction,
             update_every: self.update_every,
+            update_stop: self.update_stop,
             device: self.device.unwrap_or(base.device),
         };
         options.validate()?;
@@ -224,6 +228,8 @@ impl Args {
             let update_every = self.update_every.map(|value| value.to_string());
             ignored("--drop-fraction", drop_fraction, reason)?;
             ignored("--update-every", update_every, reason)?;
+            let update_stop = self.update_stop.map(|value| value.to_string());
+            ignored("--update-stop", update_stop, reason)?;
         }
         Ok(())
     }

@@ -125,6 +125,10 @@ impl Options {
         if self.method == Method(Preset::Dadp) {
             config.stop = Some(PRUNINGS.saturating_mul(config.every));
         }
+        if let Some(share) = self.update_stop {
+            let stop = (share * steps as f64).round() as u64;
+            config.stop = Some(stop.max(config.start));
+        }
         if self.optimizer == OptimizerChoice::Adam && config.state == StatePolicy::Zero {
             // Adam's shared step counter makes the first steps of newcomers too large.
             config.state = StatePolicy::Borrow;
@@ -135,20 +139,25 @@ impl Options {
         config
     }
 
-    /// Refuses a share for methods that do not go by one.
+    /// Refuses numbers that the method has no use for.
     pub(crate) fn check_method(&self) -> Result<(), ConfigError> {
-        let reason = match self.method {
-            method if method.has_stages() => "whose shares come in stages",
-            Method(Preset::DeepR) => "which replaces whatever flips its sign",
-            _ => return Ok(()),
-        };
-        match self.drop_fraction {
-            Some(share) => {
+        let refuse = |name, value: Option<f64>, reason| match value {
+            Some(value) => {
                 let allowed = format!("left out with --method {}, {reason}", self.method);
-                Err(ConfigError::new("--drop-fraction", share, allowed))
+                Err(ConfigError::new(name, value, allowed))
             }
             None => Ok(()),
+        };
+        if self.method.has_stages() {
+            let reason = "whose shares come in stages";
+            refuse("--drop-fraction", self.drop_fraction, reason)?;
+            refuse("--update-stop", self.update_stop, reason)?;
         }
+        if self.method == Method(Preset::DeepR) {
+            let reason = "which replaces whatever flips its sign";
+            refuse("--drop-fraction", self.drop_fraction, reason)?;
+        }
+        Ok(())
     }
 }
 
@@ -184,6 +193,12 @@ mod tests {
         let config = options.topology(0, 50);
         assert_eq!((config.every, config.drop_fraction), (7, 0.1));
         assert_eq!(config.stop, Some(15_000));
+
+        let options = Options {
+            update_stop: Some(0.5),
+            ..options
+        };
+        assert_eq!(options.topology(0, 50).stop, Some(10_000));
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub struct Options {
     pub drop_fraction: Option<f64>,
     /// Steps between updates; the method's own if absent.
     pub update_every: Option<u64>,
+    /// Share of the run after which the topology stays; the method's own if absent.
+    pub update_stop: Option<f64>,
     /// Where it computes.
     pub device: DeviceChoice,
 }
@@ -106,6 +108,7 @@ impl Default for Options {
             gradient: Gradient::Published,
             drop_fraction: None,
             update_every: None,
+            update_stop: None,
             device: DeviceChoice::first(),
         }
     }
@@ -171,6 +174,13 @@ impl Options {
                 share,
             ),
             ("--dropout", self.dropout, below_one(self.dropout), share),
+            (
+                "--update-stop",
+                self.update_stop.unwrap_or(1.0),
+                self.update_stop
+                    .is_none_or(|share| share > 0.0 && share <= 1.0),
+                "above 0 and at most 1",
+            ),
             (
                 "--drop-fraction",
                 self.drop_fraction.unwrap_or(0.0),
@@ -255,6 +265,10 @@ mod tests {
             (
                 message(|o| o.dropout = 1.0),
                 "--dropout is 1, but must be at least 0 and below 1",
+            ),
+            (
+                message(|o| o.update_stop = Some(0.0)),
+                "--update-stop is 0, but must be above 0 and at most 1",
             ),
             (
                 message(|o| o.drop_fraction = Some(1.0)),

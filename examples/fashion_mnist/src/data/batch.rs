@@ -72,7 +72,7 @@ impl Batch {
             let mask: Vec<f32> = bytes
                 .chunks_exact(2)
                 .map(|pair| u32::from(u16::from_le_bytes([pair[0], pair[1]])))
-                .map(|drawn| if drawn < threshold { 0.0 } else { 1.0 })
+                .map(|drawn| f32::from(u8::from(drawn >= threshold)))
                 .collect();
             Tensor::from_data(TensorData::new(mask, [count, width]), device)
         });

@@ -208,6 +208,15 @@ fn options_without_effect_are_refused() {
         ),
         (
             Args {
+                method: vec![Method(Preset::MestEms)],
+                update_stop: Some(0.5),
+                ..tiny.clone()
+            },
+            "--update-stop is 0.5, but must be left out with --method mest-ems, \
+             whose shares come in stages",
+        ),
+        (
+            Args {
                 method: vec![Method::STATIC],
                 update_every: Some(5),
                 ..tiny.clone()
