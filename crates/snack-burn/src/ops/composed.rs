@@ -153,3 +153,74 @@ fn coordinates<B: Backend>(words: &IntTensor<B>, index: &Index<B>) -> IntTensor<
         false => B::int_slice(all, &[Slice::from(0..index.nnz)]),
     }
 }
+
+#[cfg(all(test, feature = "flex"))]
+mod tests {
+    use burn::backend::Flex;
+    use burn::backend::ops::{FloatTensorOps, IntTensorOps};
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::ops::SparseOps;
+
+    /// Integers, so that the order of the sums does not matter.
+    #[test]
+    fn the_composed_search_finds_what_the_kernels_find() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let (batch, m, k) = (7, 20, 90);
+        let device = Default::default();
+        let mut factor = |width: usize| {
+            let values: Vec<f32> = (0..batch * width)
+                .map(|_| rng.random_range(-3..=3) as f32)
+                .collect();
+            Flex::float_from_data(TensorData::new(values, [batch, width]), &device)
+        };
+        let (g, x) = (factor(m), factor(k));
+        let panel = GradientPanel {
+            rows: 3..17,
+            cols: 5..90,
+        };
+        let ints = |values: Vec<i32>| {
+            let length = values.len();
+            Flex::int_from_data(TensorData::new(values, [length]), &device)
+        };
+        let mask = ints((0..14 * 3).map(|_| rng.random()).collect());
+        let starts = ints((0..=14).map(|row| row * 4).collect());
+        let numbers = |(positions, gradients)| {
+            let positions = words::<Flex>(positions);
+            let gradients = read(Flex::float_into_data(gradients));
+            let mut found: Vec<_> = positions
+                .into_iter()
+                .zip(gradients.iter::<f32>().map(f32::to_bits))
+                .collect();
+            found.sort_unstable();
+            found
+        };
+        for (count, floor) in [(1, 0.0), (100, 0.0), (500, 9.0)] {
+            let found =
+                top_gradients::<Flex>(g.clone(), x.clone(), mask.clone(), &panel, count, floor);
+            let expected = Flex::top_gradients(
+                g.clone(),
+                x.clone(),
+                mask.clone(),
+                panel.clone(),
+                count,
+                floor,
+            );
+            let found = numbers(found);
+            assert_eq!(found.len(), count);
+            assert_eq!(found, numbers(expected));
+            assert_eq!(found.iter().any(|&(position, _)| position < 0), floor > 0.0);
+        }
+        let found = top_gradients_per_row::<Flex>(
+            g.clone(),
+            x.clone(),
+            mask.clone(),
+            starts.clone(),
+            &panel,
+        );
+        let expected = Flex::top_gradients_per_row(g, x, mask, starts, panel, 56);
+        assert_eq!(numbers(found), numbers(expected));
+    }
+}
