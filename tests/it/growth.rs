@@ -79,7 +79,11 @@ fn bits(candidates: &[Candidate]) -> Vec<(u64, u32)> {
 fn scans(factors: &GradientFactors) -> Vec<(String, GradientFactors)> {
     let [m, k] = factors.dims();
     let mut entries: Vec<_> = [1, 7, 64, m.max(1)].map(|rows| rows * k).to_vec();
-    entries.extend([1, 10, k / 2 + 1].into_iter().filter(|_| m * k < 1000));
+    entries.extend(
+        [1, 10, k / 2 + 1]
+            .into_iter()
+            .filter(|entries| m * k / entries < 80),
+    );
     entries
         .into_iter()
         .flat_map(|entries| {

@@ -207,7 +207,7 @@ fn faulty_criteria_change_nothing() {
     let mut rules: Vec<(&str, Dst)> = Vec::new();
     let net = Net::new([100, 200, 50], 1, &device);
     for (fault, expected) in [
-        (Fault::Existing, "is a repetition"),
+        (Fault::Existing, "is a non-zero of the pattern"),
         (
             Fault::Unsorted,
             "expected strictly increasing row-major order",

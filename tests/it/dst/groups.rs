@@ -76,7 +76,8 @@ fn the_last_group_that_matches_decides() {
     let config = DstConfig::set().with_every(1).with_drop_fraction(0.5);
     let hidden = || ParamGroup::from_predicate("hidden");
     let rigl = DstConfig::rigl(100).with_every(2).with_drop_fraction(0.1);
-    let cases: [(&str, Vec<(ParamGroup, Option<DstConfig>)>, [usize; 4]); 5] = [
+    type Groups = Vec<(ParamGroup, Option<DstConfig>)>;
+    let cases: [(&str, Groups, [usize; 4]); 5] = [
         ("all", vec![], [30, 25, 20, 15]),
         (
             "head stays, by its path",

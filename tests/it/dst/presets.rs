@@ -10,7 +10,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use burn_pack::Reader;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use snack_burn::dst::{LocalClockAdamConfig, Scope, StatePolicy};
+use snack_burn::dst::{LocalClockAdamConfig, OnDevice, Scope, StatePolicy};
 use snack_burn::nn::sparse_layers;
 use snack_burn::prelude::*;
 
@@ -170,9 +170,10 @@ fn a_thousand_updates_of_every_preset() {
     for preset in Preset::ALL {
         let mut rng = ChaCha8Rng::seed_from_u64(preset as u64);
         let mut net = Chain::new(&device);
+        // Else every update would load all states onto Burn's default device.
         let mut optim = match preset {
-            Preset::Smet => LocalClockAdamConfig::new().init(),
-            _ => AdamWConfig::new().init(),
+            Preset::Smet => OnDevice::new(LocalClockAdamConfig::new().build(), &device).init(None),
+            _ => OnDevice::new(AdamWConfig::new().build(), &device).init(None),
         };
         let config = at_every_step(preset);
         let borrows = config.state == StatePolicy::Borrow;

@@ -151,8 +151,8 @@ impl Dense {
         let mut others: Vec<usize> = (0..self.mask.len()).filter(|&at| !self.mask[at]).collect();
         others.sort_by(|&a, &b| grad[b].abs().total_cmp(&grad[a].abs()));
         others[..count].iter().for_each(|&at| self.mask[at] = true);
-        for at in 0..self.mask.len() {
-            if !(self.mask[at] && before[at]) {
+        for (at, was) in before.into_iter().enumerate() {
+            if !(self.mask[at] && was) {
                 self.weight[at] = 0.0;
                 self.velocity[at] = 0.0;
             }

@@ -22,7 +22,7 @@ pub(crate) enum FoundFactors {
     /// A number is infinite or undefined.
     NotFinite,
     /// All passes together.
-    Finite(GradientFactors),
+    Finite(Box<GradientFactors>),
 }
 
 /// Output gradient and input of one backward pass, on the host.
@@ -56,7 +56,8 @@ impl Collected {
         if !is_finite(&g) || !is_finite(&x) {
             return FoundFactors::NotFinite;
         }
-        FoundFactors::Finite(GradientFactors::new(g, x).with_scratch_bytes(scratch_bytes))
+        let factors = GradientFactors::new(g, x).with_scratch_bytes(scratch_bytes);
+        FoundFactors::Finite(Box::new(factors))
     }
 
     /// What a checkpoint between two steps of a window must hold.

@@ -264,7 +264,7 @@ impl SlotStates {
             let layer = &found[index];
             let slots = &self.layers[&layer.name];
             let factors = match factors.get(&index) {
-                Some(FoundFactors::Finite(factors)) => Some(factors),
+                Some(FoundFactors::Finite(factors)) => Some(&**factors),
                 _ => None,
             };
             OwnedView {

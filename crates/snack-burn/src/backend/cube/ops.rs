@@ -108,10 +108,8 @@ impl SparseOps for CubeBackend {
         count: usize,
         floor: f32,
     ) -> (IntTensor<Self>, FloatTensor<Self>) {
-        if !growth::fits(&g) {
-            return composed::top_gradients::<Self>(g, x, mask, &panel, count, floor);
-        }
-        growth::top(&GrowthProblem::new(g, x, mask, panel), count, floor)
+        supported(&g);
+        growth::top(GrowthProblem::new(g, x, mask, panel), count, floor)
     }
 
     fn top_gradients_per_row(
@@ -122,10 +120,8 @@ impl SparseOps for CubeBackend {
         panel: GradientPanel,
         total: usize,
     ) -> (IntTensor<Self>, FloatTensor<Self>) {
-        if !growth::fits(&g) {
-            return composed::top_gradients_per_row::<Self>(g, x, mask, starts, &panel);
-        }
-        growth::top_per_row(&GrowthProblem::new(g, x, mask, panel), starts, total)
+        supported(&g);
+        growth::top_per_row(GrowthProblem::new(g, x, mask, panel), starts, total)
     }
 }
 

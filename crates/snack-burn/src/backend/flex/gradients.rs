@@ -202,6 +202,29 @@ mod tests {
     }
 
     #[test]
+    fn any_number_of_threads_gives_the_same_bits() {
+        let (batch, m, k) = (300, 100, 170);
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let mut draw =
+            |count| -> Vec<f32> { (0..count).map(|_| rng.random_range(-1.0..1.0)).collect() };
+        let (g, x) = (draw(batch * m), draw(batch * k));
+        let factors = Factors { g: &g, x: &x, m, k };
+        let panel = GradientPanel {
+            rows: 0..m,
+            cols: 0..k,
+        };
+        assert!(split::is_shared(m * k, batch));
+        let on_threads = |count| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build();
+            pool.unwrap().install(|| factors.gradients(&panel))
+        };
+        let found = on_threads(1);
+        for threads in [2, 5, 64] {
+            assert!(found == on_threads(threads), "other bits on {threads}");
+        }
+    }
+
+    #[test]
     fn all_threads_get_a_share() {
         assert_eq!(shares(768, 3072, 1), (48, 128));
         assert_eq!(shares(1, 3072, 16), (6, 64));

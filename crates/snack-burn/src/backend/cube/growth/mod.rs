@@ -3,6 +3,7 @@
 //! A panel of scores is computed tile by tile, each score as a *word*; then the exact threshold is
 //! found on the device by counting digits of the words, and only what is above it is written.
 
+mod plain;
 mod rows;
 mod scores;
 mod select;
@@ -18,8 +19,7 @@ use cubecl::client::Client;
 use cubecl::features::AtomicUsage;
 use cubecl::ir::{ElemType, Type, UIntKind};
 
-use super::launch::check_type;
-use crate::ops::GradientPanel;
+use crate::ops::{GradientPanel, composed};
 
 /// Units per cube of the kernels that search.
 const UNITS: u32 = 256;
@@ -49,27 +49,26 @@ impl GrowthProblem {
         self.g.meta.shape()[0]
     }
 
-    fn empty(&self, length: usize, dtype: DType) -> CubeTensor {
+    fn empty<const D: usize>(&self, dims: [usize; D], dtype: DType) -> CubeTensor {
         let (client, device) = (self.g.client.clone(), self.g.device.clone());
-        empty_device_contiguous_dtype(client, device, Shape::new([length]), dtype)
+        empty_device_contiguous_dtype(client, device, Shape::new(dims), dtype)
     }
 
     /// Positions that say "none", and room for as many gradients.
     fn outputs(&self, count: usize) -> (CubeTensor, CubeTensor) {
         let shape = Shape::new([count]);
         let positions = CubeBackend::int_full(shape, (-1).into(), &self.g.device, IntDType::I32);
-        (positions, self.empty(count, DType::F32))
+        (positions, self.empty([count], DType::F32))
     }
 }
 
-/// Whether the device runs the kernels of this module on the factors.
-pub(super) fn fits(g: &CubeTensor) -> bool {
-    let client = &g.client;
-    client.properties().hardware.max_units_per_cube >= UNITS
-        && client.properties().hardware.max_shared_memory_size >= scores::SHARED_BYTES
+/// Whether the device runs the kernels of tiles and of the search. If not, [`plain`] and the host
+/// take their place.
+fn has_cubes(client: &Client) -> bool {
+    let hardware = &client.properties().hardware;
+    hardware.max_units_per_cube >= UNITS
+        && hardware.max_shared_memory_size >= scores::SHARED_BYTES
         && counts_atomically(client)
-        && check_type(g).is_ok()
-        && g.dtype != DType::F64
 }
 
 fn counts_atomically(client: &Client) -> bool {
@@ -80,17 +79,27 @@ fn counts_atomically(client: &Client) -> bool {
 }
 
 /// The `count` largest of the panel from `floor` on: positions and gradients.
-pub(super) fn top(problem: &GrowthProblem, count: usize, floor: f32) -> (CubeTensor, CubeTensor) {
-    let words = scores::launch(problem);
-    select::launch(problem, &words, count, floor)
+pub(super) fn top(problem: GrowthProblem, count: usize, floor: f32) -> (CubeTensor, CubeTensor) {
+    if !has_cubes(&problem.g.client) {
+        let gradients = plain::launch(&problem);
+        let GrowthProblem { mask, panel, .. } = problem;
+        return composed::search::<CubeBackend>(gradients, mask, &panel, count, floor);
+    }
+    let words = scores::launch(&problem);
+    select::launch(&problem, &words, count, floor)
 }
 
 /// The largest of each row of the panel.
 pub(super) fn top_per_row(
-    problem: &GrowthProblem,
+    problem: GrowthProblem,
     starts: CubeTensor,
     total: usize,
 ) -> (CubeTensor, CubeTensor) {
-    let words = scores::launch(problem);
-    rows::launch(problem, &words, into_contiguous(starts), total)
+    if !has_cubes(&problem.g.client) {
+        let gradients = plain::launch(&problem);
+        let GrowthProblem { mask, panel, .. } = problem;
+        return composed::search_rows::<CubeBackend>(gradients, mask, starts, &panel);
+    }
+    let words = scores::launch(&problem);
+    rows::launch(&problem, &words, into_contiguous(starts), total)
 }

@@ -282,7 +282,7 @@ pub(super) fn launch(problem: &GrowthProblem) -> CubeTensor {
     let GrowthProblem { g, x, mask, panel } = problem;
     let (m, k) = (g.meta.shape()[1], x.meta.shape()[1]);
     let (rows, cols) = (&panel.rows, &panel.cols);
-    let words = problem.empty(panel.len(), DType::U32);
+    let words = problem.empty([panel.len()], DType::U32);
     let aligned = [m, k, rows.start, cols.start]
         .iter()
         .all(|size| size.is_multiple_of(LANES));
