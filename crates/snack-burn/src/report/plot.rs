@@ -232,8 +232,8 @@ fn histogram(area: &Area<'_>, title: &str, bars: &[(usize, usize)]) -> Drawn {
         .y_desc("outputs")
         .x_labels(8)
         .y_labels(5)
-        .x_label_formatter(&|x| format!("{x:.0}"))
-        .y_label_formatter(&|y| format!("{y:.0}"))
+        .x_label_formatter(&|&x| whole(x))
+        .y_label_formatter(&|&y| whole(y))
         .draw()?;
     let bar = |&(degree, units): &(usize, usize)| {
         let (x, y) = (degree as f64, units as f64);
@@ -260,6 +260,14 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
     })
+}
+
+/// A count on an axis, which has no label between whole numbers.
+fn whole(value: f64) -> String {
+    match (value - value.round()).abs() < 1e-9 {
+        true => format!("{value:.0}"),
+        false => String::new(),
+    }
 }
 
 /// A number on an axis: enough digits to tell its neighbours apart, no more.
@@ -338,6 +346,13 @@ mod tests {
         assert!(loss(&[(5, 1.0), (6, 1.0)], &[]).is_ok());
         let far = loss(&[(1, 1e-6), (2, 10.0)], &[]).unwrap();
         assert!(!far.contains("NaN") && !far.contains("inf"));
+    }
+
+    #[test]
+    fn axes_have_short_labels() {
+        assert_eq!([0.0, 3.0, 0.5].map(whole), ["0", "3", ""]);
+        let numbers = [0.0, 12.34, 1.234, 0.1234, 0.01234, 0.000_123_4].map(number);
+        assert_eq!(numbers, ["0", "12", "1.2", "0.12", "0.012", "1e-4"]);
     }
 
     #[test]

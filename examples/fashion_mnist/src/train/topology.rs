@@ -1,9 +1,9 @@
 use crate::Options;
 use burn::{module::Module, optim::ModuleOptimizer};
 use snack_burn::{
-    dst::{DstError, LayerScaling},
+    dst::{DstError, GrowConfig, LayerScaling},
     prelude::Dst,
-    report::{ReportConfig, TopologyInput, TopologyLog},
+    report::{DensityReport, ReportConfig, TopologyInput, TopologyLog},
 };
 use std::time::Duration;
 
@@ -43,11 +43,17 @@ impl Topology {
         scaling: Option<LayerScaling>,
         steps_per_epoch: u64,
     ) -> Result<Self, DstError> {
-        let mut dst = options.topology(seed, steps_per_epoch).init(model)?;
+        let rule = options.topology(seed, steps_per_epoch);
+        let mut dst = rule.init(model)?;
         if let Some(scaling) = scaling {
             dst.register(scaling);
         }
-        let mut log = TopologyLog::new(ReportConfig::chain(model)?);
+        let mut config = ReportConfig::chain(model)?;
+        if rule.grow != GrowConfig::Nothing {
+            let layers = DensityReport::of(model).layers.into_iter();
+            config.targets = layers.map(|layer| (layer.name, layer.density)).collect();
+        }
+        let mut log = TopologyLog::new(config);
         log.record(0, model, None)?;
         Ok(Self {
             dst,
