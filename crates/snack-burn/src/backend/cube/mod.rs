@@ -4,6 +4,7 @@
 mod coordinates;
 mod launch;
 mod ops;
+mod packs;
 mod panel;
 mod sddmm;
 mod spmm;

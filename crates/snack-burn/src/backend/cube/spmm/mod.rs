@@ -11,7 +11,7 @@ mod row_vector;
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::panel;
+use super::{packs, panel};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 const AVAILABLE: &str = "auto, estimated, composed, coo_atomic, panel, row_block, row_plane, \
@@ -53,6 +53,14 @@ impl SpmmProblem {
 
     pub fn nnz(&self) -> usize {
         self.values.meta.num_elements()
+    }
+
+    /// Entries that kernels load at once.
+    pub fn pack(&self) -> usize {
+        match self.slots {
+            Some(_) => 1,
+            None => packs::pack_of(&self.values),
+        }
     }
 
     pub fn output_shape(&self) -> Shape {

@@ -9,9 +9,12 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::SpmmProblem;
-use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate, row_of};
+use crate::backend::cube::coordinates::row_of;
 use crate::backend::cube::launch::{
     address_type, dtypes, plane_reduction, strided_grid, uninitialized,
+};
+use crate::backend::cube::packs::{
+    PACK, pack_coordinate, pack_coordinates, pack_values, words_of_pack,
 };
 use crate::backend::cube::staging::{ROWS, Staging, part_of_group, stage_offsets, stage_tile};
 use crate::ops::{RoutineError, SpmmRoutine};
@@ -27,7 +30,7 @@ pub(super) struct RowBlock {
     pub units: usize,
     /// Parts that the non-zeros of a cube are cut into.
     pub groups: usize,
-    /// Entries that a unit has in flight.
+    /// Packs of entries that a unit has in flight.
     pub unroll: usize,
     /// Features that a unit has in flight when it stages them.
     pub ahead: usize,
@@ -41,10 +44,11 @@ pub(super) struct RowBlock {
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
-fn row_block_kernel<F: Float, A: Float, B: Size>(
-    values: &Tensor<F>,
+fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
+    values: &Tensor<Vector<F, V>>,
+    single_values: &Tensor<F>,
     offsets: &Tensor<u32>,
-    inputs: &Tensor<u32>,
+    inputs: &Tensor<Vector<u32, C>>,
     slots: &Tensor<u32>,
     x: &Tensor<F>,
     bias: &Tensor<F>,
@@ -72,7 +76,6 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     let share = outputs.div_ceil(CUBE_COUNT_X as usize);
     let first_output = CUBE_POS_X as usize * share;
     let last_output = min(first_output + share, outputs);
-    let step = comptime!(lanes * unroll);
 
     let mut first_sample = CUBE_POS_Y as usize * tile;
     while first_sample < batch {
@@ -107,33 +110,21 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
                 let begin = max(row_begin, part_begin) as usize;
                 let end = min(starts[row + 1], part_end) as usize;
                 let mut sum = Vector::<A, B>::new(A::new(0.0_f32));
-                let mut first = begin;
-                while first + step <= end {
-                    sum = add_entries::<F, A, B>(
+                let mut first = begin / V::value();
+                while first * V::value() < end {
+                    sum = add_packs::<F, A, B, V, C>(
                         values,
+                        single_values,
                         slots,
                         inputs,
                         &staged,
                         sum,
                         first + lane,
+                        begin,
                         end,
-                        false,
                         config,
                     );
-                    first += step;
-                }
-                if first < end {
-                    sum = add_entries::<F, A, B>(
-                        values,
-                        slots,
-                        inputs,
-                        &staged,
-                        sum,
-                        first + lane,
-                        end,
-                        true,
-                        config,
-                    );
+                    first += lanes * unroll;
                 }
                 sum = plane_total::<A, B>(sum, config.lanes);
                 if lane == 0 {
@@ -183,45 +174,52 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     }
 }
 
-/// Adds the products of the entries `first`, `first + lanes`, ... to a unit's sum; only those before
-/// `end` if `masked`.
+/// Adds to a unit's sum the products of the packs `first`, `first + lanes`, ..., of their entries in
+/// `begin .. end`.
 #[cube]
 #[allow(clippy::too_many_arguments)]
-fn add_entries<F: Float, A: Float, B: Size>(
-    values: &Tensor<F>,
+fn add_packs<F: Float, A: Float, B: Size, V: Size, C: Size>(
+    values: &Tensor<Vector<F, V>>,
+    single_values: &Tensor<F>,
     slots: &Tensor<u32>,
-    inputs: &Tensor<u32>,
+    inputs: &Tensor<Vector<u32, C>>,
     staged: &Shared<[Vector<F, B>]>,
     sum: Vector<A, B>,
     first: usize,
+    begin: usize,
     end: usize,
-    #[comptime] masked: bool,
     #[comptime] config: RowBlock,
 ) -> Vector<A, B> {
     let unroll = comptime!(config.unroll);
     let lanes = comptime!(config.lanes as usize);
-    let mut words = Array::<u32>::new(unroll);
-    let mut loaded = Array::<F>::new(unroll);
+    let mut words = Array::<Vector<u32, C>>::new(unroll);
+    let mut loaded = Array::<Vector<F, V>>::new(unroll);
     let mut total = sum;
     #[unroll]
     for u in 0..unroll {
-        let ahead = comptime!(u * lanes);
-        words[u] = coordinate_word(inputs, first, ahead, config.packed);
+        let pack = first + comptime!(u * lanes);
+        words[u] = pack_coordinates::<V, C>(inputs, pack, config.packed);
         if config.permuted {
-            loaded[u] = values[slots[first + ahead] as usize];
-        } else if masked {
-            loaded[u] = values[min(first + ahead, end - 1)];
+            loaded[u] = Vector::new(single_values[slots[pack] as usize]);
         } else {
-            loaded[u] = values[first + ahead];
+            loaded[u] = pack_values::<F, V>(values, single_values, pack);
         }
     }
     #[unroll]
     for u in 0..unroll {
-        let ahead = comptime!(u * lanes);
-        if comptime!(!masked) || first + ahead < end {
-            let input = decode_coordinate(words[u], first, ahead, config.packed);
-            let column = Vector::<A, B>::cast_from(staged[input]);
-            total = fma(Vector::new(A::cast_from(loaded[u])), column, total);
+        let pack = first + comptime!(u * lanes);
+        #[unroll]
+        for i in 0..V::value() {
+            let entry = pack * V::value() + i;
+            if entry >= begin && entry < end {
+                let input = pack_coordinate::<V, C>(words[u], pack, i, config.packed);
+                let column = Vector::<A, B>::cast_from(staged[input]);
+                total = fma(
+                    Vector::new(A::cast_from(loaded[u].extract(i))),
+                    column,
+                    total,
+                );
+            }
         }
     }
     total
@@ -265,7 +263,7 @@ pub(super) fn plan(problem: &SpmmProblem) -> Result<(Staging, RowBlock), Routine
         lanes,
         units: staging.units as usize,
         groups: staging.units as usize / lanes as usize,
-        unroll: 4,
+        unroll: if problem.pack() == PACK { 2 } else { 4 },
         ahead: staging.ahead(),
         packed: problem.packed,
         permuted: problem.slots.is_some(),
@@ -300,6 +298,9 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             CubeDim::new_1d(staging.units),
             address_type([values, x, &y]),
             staging.tile,
+            problem.pack(),
+            words_of_pack(problem.pack(), problem.packed),
+            values.clone().into_tensor_arg(),
             values.clone().into_tensor_arg(),
             offsets.clone().into_tensor_arg(),
             inputs.clone().into_tensor_arg(),
