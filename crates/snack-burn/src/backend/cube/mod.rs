@@ -9,5 +9,6 @@ mod panel;
 mod sddmm;
 mod spmm;
 mod staging;
+mod tiles;
 mod transpose;
 mod tune;

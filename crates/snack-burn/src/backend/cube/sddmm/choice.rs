@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{SddmmProblem, launch, panel, row_block, row_vector};
+use super::{SddmmProblem, launch, panel, row_block, row_tile, row_vector};
 use crate::backend::cube::launch::is_cpu;
 #[cfg(feature = "autotune")]
 use crate::backend::cube::tune::Contest;
@@ -21,6 +21,7 @@ const SMALL_BATCH: usize = 4;
 static CONTEST: Contest<SddmmProblem, SddmmRoutine> = Contest {
     candidates: &[
         (SddmmRoutine::RowBlock.name(), SddmmRoutine::RowBlock),
+        (SddmmRoutine::RowTile.name(), SddmmRoutine::RowTile),
         (SddmmRoutine::RowVector.name(), SddmmRoutine::RowVector),
         (
             SddmmRoutine::OuterProduct.name(),
@@ -48,6 +49,7 @@ fn competes(problem: &SddmmProblem, routine: SddmmRoutine) -> bool {
 fn fits(problem: &SddmmProblem, routine: SddmmRoutine) -> bool {
     match routine {
         SddmmRoutine::RowBlock => row_block::plan(problem).is_ok(),
+        SddmmRoutine::RowTile => row_tile::plan(problem).is_ok(),
         SddmmRoutine::RowVector => row_vector::plan(problem).is_ok(),
         SddmmRoutine::Panel => {
             matches!(problem.x.dtype, DType::F16 | DType::BF16)

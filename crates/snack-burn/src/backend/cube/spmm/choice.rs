@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{SpmmProblem, launch, panel, row_block, row_plane, row_scatter, row_vector};
+use super::{SpmmProblem, launch, panel, row_block, row_plane, row_scatter, row_tile, row_vector};
 use crate::backend::cube::launch::is_cpu;
 #[cfg(feature = "autotune")]
 use crate::backend::cube::{launch::plane_size, tune::Contest};
@@ -23,6 +23,7 @@ static CONTEST: Contest<SpmmProblem, SpmmRoutine> = Contest {
     candidates: &[
         (SpmmRoutine::RowBlock.name(), SpmmRoutine::RowBlock),
         (SpmmRoutine::RowPlane.name(), SpmmRoutine::RowPlane),
+        (SpmmRoutine::RowTile.name(), SpmmRoutine::RowTile),
         (SpmmRoutine::RowVector.name(), SpmmRoutine::RowVector),
         (SpmmRoutine::RowScatter.name(), SpmmRoutine::RowScatter),
         (SpmmRoutine::RowUnit.name(), SpmmRoutine::RowUnit),
@@ -50,6 +51,7 @@ fn fits(problem: &SpmmProblem, routine: SpmmRoutine) -> bool {
     match routine {
         SpmmRoutine::RowBlock => row_block::plan(problem).is_ok(),
         SpmmRoutine::RowPlane => row_plane::plan(problem).is_ok(),
+        SpmmRoutine::RowTile => row_tile::plan(problem).is_ok(),
         SpmmRoutine::RowVector => row_vector::plan(problem).is_ok(),
         SpmmRoutine::RowScatter => row_scatter::plan(problem).is_ok(),
         SpmmRoutine::Panel => {
