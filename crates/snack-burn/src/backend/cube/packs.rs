@@ -103,3 +103,58 @@ pub(super) fn pack_values<F: Float, V: Size>(
     }
     loaded
 }
+
+/// The places of a pack's entries in a staged operand: `column * stride + offset`, or `nowhere` for
+/// the entries outside `begin .. end`. Few packs have such entries, so this costs the others one
+/// comparison. The sum may wrap, as it does where `offset` is negative.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn pack_places<V: Size, C: Size>(
+    words: Vector<u32, C>,
+    places: &mut Array<usize>,
+    pack: usize,
+    begin: usize,
+    end: usize,
+    offset: usize,
+    nowhere: usize,
+    #[comptime] stride: usize,
+    #[comptime] packed: bool,
+) {
+    let size = V::value();
+    #[unroll]
+    for i in 0..size {
+        places[i] = pack_coordinate::<V, C>(words, pack, i, packed) * stride + offset;
+    }
+    if pack * size < begin || (pack + 1) * size > end {
+        #[unroll]
+        for i in 0..size {
+            let entry = pack * size + i;
+            if entry < begin || entry >= end {
+                places[i] = nowhere;
+            }
+        }
+    }
+}
+
+/// The values of a pack, zero for the entries outside `begin .. end`. `loaded` is what
+/// [`pack_values`] gave.
+#[cube]
+pub(super) fn mask_values<F: Float, V: Size>(
+    loaded: Vector<F, V>,
+    pack: usize,
+    begin: usize,
+    end: usize,
+) -> Vector<F, V> {
+    let size = V::value();
+    let mut kept = loaded;
+    if pack * size < begin || (pack + 1) * size > end {
+        #[unroll]
+        for i in 0..size {
+            let entry = pack * size + i;
+            if entry < begin || entry >= end {
+                kept.insert(i, F::new(0.0_f32));
+            }
+        }
+    }
+    kept
+}

@@ -25,8 +25,8 @@ const UNITS: u32 = 1024;
 pub(super) struct Staging {
     /// Samples that a cube serves in one pass.
     pub tile: usize,
-    /// Features that the shared memory is made for: the operand's, rounded up so that few variants
-    /// of a kernel are compiled.
+    /// Features that the shared memory is made for: the operand's and one more, rounded up so that
+    /// few variants of a kernel are compiled.
     pub features: usize,
     /// Units per cube.
     pub units: u32,
@@ -59,7 +59,7 @@ impl Staging {
         let mut bytes = 0;
         for tile in [SAMPLES, 2, 1].into_iter().filter(|&tile| tile <= widest) {
             for step in [1024, 128, 16] {
-                let features = features.next_multiple_of(step);
+                let features = (features + 1).next_multiple_of(step);
                 bytes = features * tile * element + overhead(tile, units as usize);
                 if bytes <= limit {
                     let multiprocessors = hardware

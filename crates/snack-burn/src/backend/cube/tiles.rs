@@ -90,6 +90,8 @@ impl Tiling {
         let samples = batch.next_power_of_two().clamp(2 * LANES, SAMPLES);
         let vectors = samples / LANES;
         let widest = hardware.max_shared_memory_size / (samples * element) / FEATURES * FEATURES;
+        // One feature of zeros lies behind those of a tile.
+        let widest = widest.saturating_sub(1);
         if widest == 0 {
             return Err(RoutineError::MissingFeature {
                 routine,
@@ -108,7 +110,7 @@ impl Tiling {
                 .num_streaming_multiprocessors
                 .map_or(UNKNOWN_MULTIPROCESSORS, |count| count as usize),
             shape: TileShape {
-                memory: width.next_multiple_of(FEATURES) * vectors,
+                memory: (width + 1).next_multiple_of(FEATURES) * vectors,
                 vectors,
                 lanes,
                 groups: plane as usize / lanes,
@@ -191,6 +193,18 @@ fn tile_ends_kernel(
         }
         ends[position] = low as u32;
         position += CUBE_COUNT as usize * CUBE_DIM as usize;
+    }
+}
+
+/// Makes the last feature of the memory zero.
+#[cube]
+pub(super) fn stage_zeros<F: Float, V: Size>(
+    staged: &mut Shared<[Vector<F, V>]>,
+    #[comptime] shape: TileShape,
+) {
+    if (UNIT_POS as usize) < shape.vectors {
+        let place = comptime!(shape.memory - shape.vectors) + UNIT_POS as usize;
+        staged[place] = Vector::new(F::new(0.0_f32));
     }
 }
 

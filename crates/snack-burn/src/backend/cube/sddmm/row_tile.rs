@@ -9,7 +9,7 @@ use cubecl::prelude::*;
 
 use super::SddmmProblem;
 use crate::backend::cube::launch::{address_type, dtypes, grid, uninitialized};
-use crate::backend::cube::packs::{PACK, pack_coordinate, pack_coordinates, words_of_pack};
+use crate::backend::cube::packs::{PACK, pack_coordinates, pack_places, words_of_pack};
 use crate::backend::cube::tiles::{LANES, TileShape, Tiling, stage_features, tile_ends};
 use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SddmmRoutine};
@@ -100,17 +100,26 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
                 #[unroll]
                 for u in 0..UNROLL {
                     let pack = first + group + comptime!(u * groups);
+                    let mut places = Array::<usize>::new(PACK);
+                    pack_places::<P, C>(
+                        words[u],
+                        &mut places,
+                        pack,
+                        begin,
+                        end,
+                        lane - first_feature * vectors,
+                        lane,
+                        shape.vectors,
+                        config.packed,
+                    );
                     let mut sums = Array::<A>::new(PACK);
                     #[unroll]
                     for i in 0..PACK {
-                        let col = pack_coordinate::<P, C>(words[u], pack, i, config.packed);
-                        // An entry of another tile reads some place of this one for nothing.
-                        let inside = clamp_to_tile(col, first_feature, width);
                         let mut terms = Vector::<A, S>::new(A::new(0.0_f32));
                         #[unroll]
                         for v in 0..own {
-                            let place = inside * vectors + v * lanes + lane;
-                            let samples = Vector::<A, S>::cast_from(staged[place]);
+                            let samples = staged[places[i] + comptime!(v * shape.lanes)];
+                            let samples = Vector::<A, S>::cast_from(samples);
                             terms = fma(grads[v], samples, terms);
                         }
                         let mut sum = terms.extract(0usize);
@@ -161,12 +170,6 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
         }
         first_vector += vectors;
     }
-}
-
-/// The place in a tile of a feature that may lie outside of it.
-#[cube]
-fn clamp_to_tile(feature: usize, first: usize, width: usize) -> usize {
-    min(max(feature, first) - first, width - 1)
 }
 
 /// How `X` is cut.

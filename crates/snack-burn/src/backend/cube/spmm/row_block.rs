@@ -14,7 +14,7 @@ use crate::backend::cube::launch::{
     address_type, dtypes, plane_reduction, strided_grid, uninitialized,
 };
 use crate::backend::cube::packs::{
-    PACK, pack_coordinate, pack_coordinates, pack_values, words_of_pack,
+    PACK, mask_values, pack_coordinates, pack_places, pack_values, words_of_pack,
 };
 use crate::backend::cube::staging::{ROWS, Staging, part_of_group, stage_offsets, stage_tile};
 use crate::ops::{RoutineError, SpmmRoutine};
@@ -90,6 +90,10 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
             config.units,
             config.ahead,
         );
+        // Where the entries of other rows point: a feature of zeros behind the others.
+        if unit == 0 {
+            staged[comptime!(config.features - 1)] = Vector::new(F::new(0.0_f32));
+        }
         while first_row < last_output {
             let rows = min(ROWS, last_output - first_row);
             let mut row = unit;
@@ -208,18 +212,23 @@ fn add_packs<F: Float, A: Float, B: Size, V: Size, C: Size>(
     #[unroll]
     for u in 0..unroll {
         let pack = first + comptime!(u * lanes);
+        let mut places = Array::<usize>::new(V::value());
+        pack_places::<V, C>(
+            words[u],
+            &mut places,
+            pack,
+            begin,
+            end,
+            0usize,
+            comptime!(config.features - 1),
+            1usize,
+            config.packed,
+        );
+        let values = mask_values::<F, V>(loaded[u], pack, begin, end);
         #[unroll]
         for i in 0..V::value() {
-            let entry = pack * V::value() + i;
-            if entry >= begin && entry < end {
-                let input = pack_coordinate::<V, C>(words[u], pack, i, config.packed);
-                let column = Vector::<A, B>::cast_from(staged[input]);
-                total = fma(
-                    Vector::new(A::cast_from(loaded[u].extract(i))),
-                    column,
-                    total,
-                );
-            }
+            let column = Vector::<A, B>::cast_from(staged[places[i]]);
+            total = fma(Vector::new(A::cast_from(values.extract(i))), column, total);
         }
     }
     total

@@ -16,9 +16,11 @@ use crate::backend::cube::launch::{
     address_type, dtypes, grid, scratch, strided_grid, uninitialized,
 };
 use crate::backend::cube::packs::{
-    pack_coordinate, pack_coordinates, pack_of, pack_values, words_of_pack,
+    mask_values, pack_coordinates, pack_of, pack_places, pack_values, words_of_pack,
 };
-use crate::backend::cube::tiles::{LANES, TileShape, Tiling, stage_features, tile_ends};
+use crate::backend::cube::tiles::{
+    LANES, TileShape, Tiling, stage_features, stage_zeros, tile_ends,
+};
 use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SpmmRoutine};
 
@@ -77,6 +79,10 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     let part = CUBE_POS_Y as usize % parts;
     let tile_vector = CUBE_POS_Y as usize / parts * vectors;
 
+    // Where the entries of other rows and tiles point: a feature of zeros behind the tile.
+    let nowhere = comptime!(shape.memory - shape.vectors) + lane;
+    stage_zeros::<F, S>(&mut staged, shape);
+
     let mut tile = part;
     while tile < tiles {
         let first_feature = tile * width;
@@ -117,8 +123,8 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
                     first + group,
                     begin,
                     end,
-                    first_feature,
-                    lane,
+                    lane - first_feature * vectors,
+                    nowhere,
                     config,
                 );
                 first += comptime!(groups * UNROLL);
@@ -157,8 +163,8 @@ fn add_packs<F: Float, A: Float, S: Size, V: Size, C: Size>(
     first: usize,
     begin: usize,
     end: usize,
-    first_feature: usize,
-    lane: usize,
+    offset: usize,
+    nowhere: usize,
     #[comptime] config: RowTile,
 ) {
     let shape = comptime!(config.tile);
@@ -175,18 +181,26 @@ fn add_packs<F: Float, A: Float, S: Size, V: Size, C: Size>(
     #[unroll]
     for u in 0..UNROLL {
         let pack = first + comptime!(u * groups);
+        let mut places = Array::<usize>::new(V::value());
+        pack_places::<V, C>(
+            words[u],
+            &mut places,
+            pack,
+            begin,
+            end,
+            offset,
+            nowhere,
+            shape.vectors,
+            config.packed,
+        );
+        let values = mask_values::<F, V>(loaded[u], pack, begin, end);
         #[unroll]
         for i in 0..V::value() {
-            let entry = pack * V::value() + i;
-            if entry >= begin && entry < end {
-                let input = pack_coordinate::<V, C>(words[u], pack, i, config.packed);
-                let place = (input - first_feature) * comptime!(shape.vectors) + lane;
-                let value = Vector::<A, S>::new(A::cast_from(loaded[u].extract(i)));
-                #[unroll]
-                for v in 0..own {
-                    let samples = staged[place + comptime!(v * shape.lanes)];
-                    sums[v] = fma(value, Vector::<A, S>::cast_from(samples), sums[v]);
-                }
+            let value = Vector::<A, S>::new(A::cast_from(values.extract(i)));
+            #[unroll]
+            for v in 0..own {
+                let samples = staged[places[i] + comptime!(v * shape.lanes)];
+                sums[v] = fma(value, Vector::<A, S>::cast_from(samples), sums[v]);
             }
         }
     }
