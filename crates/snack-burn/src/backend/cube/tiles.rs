@@ -50,10 +50,8 @@ pub(super) struct TileShape {
     pub memory: usize,
     /// Vectors of samples of a tile.
     pub vectors: usize,
-    /// Units that share the samples of an entry, a power of two.
+    /// Units that share the samples of a row's entries, a power of two.
     pub lanes: usize,
-    /// Groups of so many units that share the entries of a row.
-    pub groups: usize,
     /// Units per cube.
     pub units: usize,
 }
@@ -62,11 +60,6 @@ impl TileShape {
     /// Vectors of samples that a unit multiplies.
     pub const fn vectors_of_unit(&self) -> usize {
         self.vectors / self.lanes
-    }
-
-    /// Units that work on a row.
-    pub const fn team(&self) -> usize {
-        self.lanes * self.groups
     }
 }
 
@@ -113,7 +106,6 @@ impl Tiling {
                 memory: (width + 1).next_multiple_of(FEATURES) * vectors,
                 vectors,
                 lanes,
-                groups: plane as usize / lanes,
                 units: units as usize,
             },
         })

@@ -12,7 +12,9 @@ use crate::backend::cube::launch::{address_type, dtypes, plane_reduction, stride
 use crate::backend::cube::packs::{
     PACK, pack_coordinate, pack_coordinates, padded_slots, words_of_pack,
 };
-use crate::backend::cube::staging::{ROWS, Staging, stage_offsets, stage_tile};
+use crate::backend::cube::staging::{
+    ROWS, Staging, load_features, part_of_group, stage_offsets, store_features,
+};
 use crate::ops::{RoutineError, SddmmRoutine};
 
 /// What a variant of the kernel is compiled for.
@@ -52,6 +54,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
     let lanes = comptime!(config.lanes as usize);
     let groups = comptime!(config.groups);
     let unroll = comptime!(config.unroll);
+    let ahead = comptime!(config.ahead);
     let tile = B::value();
 
     let mut staged = Shared::<[Vector<F, B>]>::new_slice(comptime!(config.features));
@@ -72,31 +75,26 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
         let again = first_sample > 0;
         let mut first_row = first_of_cube;
         stage_offsets(offsets, &mut starts, first_row, last_of_cube);
-        stage_tile::<F, B>(
+        let mut columns = Array::<Vector<F, B>>::new(ahead);
+        load_features::<F, B>(
             x,
-            &mut staged,
+            &mut columns,
+            0usize,
             batch,
             features,
             first_sample,
             config.units,
-            config.ahead,
+            ahead,
         );
         while first_row < last_of_cube {
             let rows = min(ROWS, last_of_cube - first_row);
-            let mut row = unit;
-            while row < rows {
-                grads[row] = column_of::<F, B>(y, batch, rows_total, first_sample, first_row + row);
-                row += units;
-            }
-            sync_cube();
-
             // A pack belongs to the block in which it begins.
-            let first_pack = (starts[0] as usize).div_ceil(V::value());
-            let packs = (starts[rows] as usize).div_ceil(V::value()) - first_pack;
-            let part = packs.div_ceil(groups);
-            let mut pack = first_pack + min(packs, part * group);
-            let part_end = first_pack + min(packs, part * (group + 1));
-
+            let first_pack = (offsets[first_row] as usize).div_ceil(V::value());
+            let packs = (offsets[first_row + rows] as usize).div_ceil(V::value()) - first_pack;
+            let (part_begin, part_end) = part_of_group(packs, group, groups);
+            let mut pack = first_pack + part_begin;
+            let part_end = first_pack + part_end;
+            // The first coordinates are on their way while the operand is staged.
             let mut words = Array::<Vector<u32, C>>::new(unroll);
             let mut next_words = Array::<Vector<u32, C>>::new(unroll);
             #[unroll]
@@ -104,6 +102,46 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
                 let ahead = pack + lane + comptime!(u * lanes);
                 next_words[u] = pack_coordinates::<V, C>(cols, ahead, config.packed);
             }
+            if first_row == first_of_cube {
+                store_features::<F, B>(
+                    &columns,
+                    &mut staged,
+                    0usize,
+                    features,
+                    config.units,
+                    ahead,
+                );
+                let mut base = 0usize;
+                base += comptime!(ahead * config.units);
+                while base < features {
+                    load_features::<F, B>(
+                        x,
+                        &mut columns,
+                        base,
+                        batch,
+                        features,
+                        first_sample,
+                        config.units,
+                        ahead,
+                    );
+                    store_features::<F, B>(
+                        &columns,
+                        &mut staged,
+                        base,
+                        features,
+                        config.units,
+                        ahead,
+                    );
+                    base += comptime!(ahead * config.units);
+                }
+            }
+            let mut row = unit;
+            while row < rows {
+                grads[row] = column_of::<F, B>(y, batch, rows_total, first_sample, first_row + row);
+                row += units;
+            }
+            sync_cube();
+
             let mut row = row_of(&starts, rows, (pack * V::value()) as u32);
             while pack < part_end {
                 #[unroll]

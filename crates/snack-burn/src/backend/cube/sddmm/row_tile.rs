@@ -1,7 +1,7 @@
-//! Tiles of the feature-major `X` in shared memory, one row at a time per plane.
+//! Tiles of the feature-major `X` in shared memory, one row at a time per group of lanes.
 //!
 //! A cube owns a range of rows and one range of features, stages the tiles of the batch one after
-//! the other and adds to its non-zeros, which no other cube writes. The lanes of a plane share the
+//! the other and adds to its non-zeros, which no other cube writes. The lanes of a group share the
 //! samples of an entry and, when they have added their shares, each writes other entries.
 
 use burn_cubecl::tensor::CubeTensor;
@@ -15,7 +15,7 @@ use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SddmmRoutine};
 
 /// Packs of entries that a group has in flight.
-const UNROLL: usize = 2;
+const UNROLL: usize = 4;
 
 /// What a variant of the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,16 +44,13 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
     let shape = comptime!(config.tile);
     let vectors = comptime!(shape.vectors);
     let lanes = comptime!(shape.lanes);
-    let groups = comptime!(shape.groups);
-    let team = comptime!(shape.team());
     let own = comptime!(shape.vectors_of_unit());
     let halvings = comptime!(lanes.ilog2() as usize);
 
     let mut staged = Shared::<[Vector<F, S>]>::new_slice(comptime!(shape.memory));
     let unit = UNIT_POS as usize;
-    let teams = CUBE_DIM as usize / team;
-    let member = unit % team;
-    let (group, lane) = (member / lanes, member % lanes);
+    let teams = CUBE_DIM as usize / lanes;
+    let lane = unit % lanes;
     let share = rows.div_ceil(CUBE_COUNT_X as usize);
     let first_row = CUBE_POS_X as usize * share;
     let last_row = min(first_row + share, rows);
@@ -73,16 +70,22 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
             shape,
         );
         sync_cube();
-        let mut row = first_row + unit / team;
-        let mut next_row = min(row, rows - 1);
-        let mut next_begin = ends[next_row * (tiles + 1) + tile] as usize;
-        let mut next_end = ends[next_row * (tiles + 1) + tile + 1] as usize;
-        while row < last_row {
-            let begin = next_begin;
-            let end = next_end;
-            next_row = min(row + teams, rows - 1);
-            next_begin = ends[next_row * (tiles + 1) + tile] as usize;
-            next_end = ends[next_row * (tiles + 1) + tile + 1] as usize;
+        let mut pass_row = first_row;
+        while pass_row < last_row {
+            // Groups without a row, or with a short one, go along with the longest row of their
+            // plane, so that all lanes meet at the plane operations.
+            let row = min(pass_row + unit / lanes, last_row - 1);
+            let place = row * (tiles + 1) + tile;
+            let begin = ends[place] as usize;
+            let mut end = ends[place + 1] as usize;
+            if pass_row + unit / lanes >= last_row {
+                end = begin;
+            }
+            let packs = (end.div_ceil(PACK) - begin / PACK) as u32;
+            let mut turns = packs.div_ceil(UNROLL as u32);
+            if comptime!(lanes > 1) {
+                turns = plane_max(turns);
+            }
             let mut grads = Array::<Vector<A, S>>::new(own);
             #[unroll]
             for v in 0..own {
@@ -90,16 +93,19 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
                 grads[v] = Vector::cast_from(y[place]);
             }
             let mut first = begin / PACK;
-            while first * PACK < end {
+            while turns > 0 {
                 let mut words = Array::<Vector<u32, C>>::new(UNROLL);
                 #[unroll]
                 for u in 0..UNROLL {
-                    let pack = first + group + comptime!(u * groups);
-                    words[u] = pack_coordinates::<P, C>(cols, pack, config.packed);
+                    let pack = first + u;
+                    words[u] = Vector::new(0u32);
+                    if pack * PACK < end {
+                        words[u] = pack_coordinates::<P, C>(cols, pack, config.packed);
+                    }
                 }
                 #[unroll]
                 for u in 0..UNROLL {
-                    let pack = first + group + comptime!(u * groups);
+                    let pack = first + u;
                     let mut places = Array::<usize>::new(PACK);
                     pack_places::<P, C>(
                         words[u],
@@ -164,9 +170,10 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
                         }
                     }
                 }
-                first += comptime!(groups * UNROLL);
+                first += UNROLL;
+                turns -= 1;
             }
-            row += teams;
+            pass_row += teams;
         }
         first_vector += vectors;
     }

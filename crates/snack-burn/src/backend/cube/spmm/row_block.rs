@@ -16,7 +16,9 @@ use crate::backend::cube::launch::{
 use crate::backend::cube::packs::{
     PACK, mask_values, pack_coordinates, pack_places, pack_values, words_of_pack,
 };
-use crate::backend::cube::staging::{ROWS, Staging, part_of_group, stage_offsets, stage_tile};
+use crate::backend::cube::staging::{
+    ROWS, Staging, load_features, part_of_group, stage_offsets, store_features,
+};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// What a variant of the kernel is compiled for.
@@ -61,6 +63,8 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
     let lanes = comptime!(config.lanes as usize);
     let groups = comptime!(config.groups);
     let unroll = comptime!(config.unroll);
+    let ahead = comptime!(config.ahead);
+    let step = comptime!(config.lanes as usize * config.unroll);
     let tile = B::value();
 
     let mut staged = Shared::<[Vector<F, B>]>::new_slice(comptime!(config.features));
@@ -81,14 +85,16 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
     while first_sample < batch {
         let mut first_row = first_output;
         stage_offsets(offsets, &mut starts, first_row, last_output);
-        stage_tile::<F, B>(
+        let mut columns = Array::<Vector<F, B>>::new(ahead);
+        load_features::<F, B>(
             x,
-            &mut staged,
+            &mut columns,
+            0usize,
             batch,
             features,
             first_sample,
             config.units,
-            config.ahead,
+            ahead,
         );
         // Where the entries of other rows point: a feature of zeros behind the others.
         if unit == 0 {
@@ -96,6 +102,57 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
         }
         while first_row < last_output {
             let rows = min(ROWS, last_output - first_row);
+            let block_begin = offsets[first_row] as usize;
+            let block = offsets[first_row + rows] as usize - block_begin;
+            let (part_begin, part_end) = part_of_group(block, group, groups);
+            let part_begin = block_begin + part_begin;
+            let part_end = block_begin + part_end;
+            // The first entries are on their way while the operand is staged.
+            let mut words = Array::<Vector<u32, C>>::new(unroll);
+            let mut loaded = Array::<Vector<F, V>>::new(unroll);
+            load_packs::<F, V, C>(
+                values,
+                single_values,
+                slots,
+                inputs,
+                &mut words,
+                &mut loaded,
+                part_begin / V::value() + lane,
+                config,
+            );
+            if first_row == first_output {
+                store_features::<F, B>(
+                    &columns,
+                    &mut staged,
+                    0usize,
+                    features,
+                    config.units,
+                    ahead,
+                );
+                let mut base = 0usize;
+                base += comptime!(ahead * config.units);
+                while base < features {
+                    load_features::<F, B>(
+                        x,
+                        &mut columns,
+                        base,
+                        batch,
+                        features,
+                        first_sample,
+                        config.units,
+                        ahead,
+                    );
+                    store_features::<F, B>(
+                        &columns,
+                        &mut staged,
+                        base,
+                        features,
+                        config.units,
+                        ahead,
+                    );
+                    base += comptime!(ahead * config.units);
+                }
+            }
             let mut row = unit;
             while row < rows {
                 sums[row] = Vector::new(A::new(0.0_f32));
@@ -106,21 +163,33 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
             }
             sync_cube();
 
-            let (part_begin, part_end) = part_of_group(&starts, rows, group, groups);
-
-            let mut row = row_of(&starts, rows, part_begin);
-            while row < rows && starts[row] < part_end {
-                let row_begin = starts[row];
-                let begin = max(row_begin, part_begin) as usize;
-                let end = min(starts[row + 1], part_end) as usize;
+            let mut row = row_of(&starts, rows, part_begin as u32);
+            while row < rows && (starts[row] as usize) < part_end {
+                let row_begin = starts[row] as usize;
+                let begin = max(row_begin, part_begin);
+                let end = min(starts[row + 1] as usize, part_end);
                 let mut sum = Vector::<A, B>::new(A::new(0.0_f32));
                 let mut first = begin / V::value();
                 while first * V::value() < end {
-                    sum = add_packs::<F, A, B, V, C>(
+                    let mut next = end / V::value();
+                    if (first + step) * V::value() < end {
+                        next = first + step;
+                    }
+                    let mut next_words = Array::<Vector<u32, C>>::new(unroll);
+                    let mut next_loaded = Array::<Vector<F, V>>::new(unroll);
+                    load_packs::<F, V, C>(
                         values,
                         single_values,
                         slots,
                         inputs,
+                        &mut next_words,
+                        &mut next_loaded,
+                        next + lane,
+                        config,
+                    );
+                    sum = add_packs::<F, A, B, V, C>(
+                        &words,
+                        &loaded,
                         &staged,
                         sum,
                         first + lane,
@@ -128,7 +197,12 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
                         end,
                         config,
                     );
-                    first += lanes * unroll;
+                    #[unroll]
+                    for u in 0..unroll {
+                        words[u] = next_words[u];
+                        loaded[u] = next_loaded[u];
+                    }
+                    first += step;
                 }
                 sum = plane_total::<A, B>(sum, config.lanes);
                 if lane == 0 {
@@ -178,15 +252,38 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
     }
 }
 
+/// Loads the packs `first`, `first + lanes`, ....
+#[cube]
+#[allow(clippy::too_many_arguments)]
+fn load_packs<F: Float, V: Size, C: Size>(
+    values: &Tensor<Vector<F, V>>,
+    single_values: &Tensor<F>,
+    slots: &Tensor<u32>,
+    inputs: &Tensor<Vector<u32, C>>,
+    words: &mut Array<Vector<u32, C>>,
+    loaded: &mut Array<Vector<F, V>>,
+    first: usize,
+    #[comptime] config: RowBlock,
+) {
+    #[unroll]
+    for u in 0..comptime!(config.unroll) {
+        let pack = first + comptime!(u * config.lanes as usize);
+        words[u] = pack_coordinates::<V, C>(inputs, pack, config.packed);
+        if config.permuted {
+            loaded[u] = Vector::new(single_values[slots[pack] as usize]);
+        } else {
+            loaded[u] = pack_values::<F, V>(values, single_values, pack);
+        }
+    }
+}
+
 /// Adds to a unit's sum the products of the packs `first`, `first + lanes`, ..., of their entries in
 /// `begin .. end`.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn add_packs<F: Float, A: Float, B: Size, V: Size, C: Size>(
-    values: &Tensor<Vector<F, V>>,
-    single_values: &Tensor<F>,
-    slots: &Tensor<u32>,
-    inputs: &Tensor<Vector<u32, C>>,
+    words: &Array<Vector<u32, C>>,
+    loaded: &Array<Vector<F, V>>,
     staged: &Shared<[Vector<F, B>]>,
     sum: Vector<A, B>,
     first: usize,
@@ -196,19 +293,7 @@ fn add_packs<F: Float, A: Float, B: Size, V: Size, C: Size>(
 ) -> Vector<A, B> {
     let unroll = comptime!(config.unroll);
     let lanes = comptime!(config.lanes as usize);
-    let mut words = Array::<Vector<u32, C>>::new(unroll);
-    let mut loaded = Array::<Vector<F, V>>::new(unroll);
     let mut total = sum;
-    #[unroll]
-    for u in 0..unroll {
-        let pack = first + comptime!(u * lanes);
-        words[u] = pack_coordinates::<V, C>(inputs, pack, config.packed);
-        if config.permuted {
-            loaded[u] = Vector::new(single_values[slots[pack] as usize]);
-        } else {
-            loaded[u] = pack_values::<F, V>(values, single_values, pack);
-        }
-    }
     #[unroll]
     for u in 0..unroll {
         let pack = first + comptime!(u * lanes);

@@ -1,8 +1,8 @@
-//! Tiles of the feature-major operand in shared memory, one row at a time per plane.
+//! Tiles of the feature-major operand in shared memory, one row at a time per group of lanes.
 //!
 //! A cube owns a range of rows and one tile of the operand, or all tiles one after the other where
-//! the batch alone fills the device. The lanes of a plane share the samples of an entry, its groups
-//! of lanes the entries of a row. Sums of different tiles are added by a second kernel in a fixed
+//! the batch alone fills the device. The lanes of a group share the samples of each entry, so that
+//! nothing has to be added across them. Sums of different tiles are added by a second kernel in a fixed
 //! order, which also turns them batch-major and adds the bias.
 
 use burn::backend::ops::FloatTensorOps;
@@ -25,7 +25,7 @@ use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Packs of entries that a group has in flight.
-const UNROLL: usize = 2;
+const UNROLL: usize = 4;
 /// Tiles along the batch up to which cubes own one tile each.
 const FEW_BATCH_TILES: usize = 4;
 /// Side of the square of sums that a cube of the second kernel turns.
@@ -64,15 +64,12 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     let shape = comptime!(config.tile);
     let vectors = comptime!(shape.vectors);
     let lanes = comptime!(shape.lanes);
-    let groups = comptime!(shape.groups);
-    let team = comptime!(shape.team());
     let own = comptime!(shape.vectors_of_unit());
 
     let mut staged = Shared::<[Vector<F, S>]>::new_slice(comptime!(shape.memory));
     let unit = UNIT_POS as usize;
-    let teams = CUBE_DIM as usize / team;
-    let member = unit % team;
-    let (group, lane) = (member / lanes, member % lanes);
+    let teams = CUBE_DIM as usize / lanes;
+    let lane = unit % lanes;
     let share = outputs.div_ceil(CUBE_COUNT_X as usize);
     let first_row = CUBE_POS_X as usize * share;
     let last_row = min(first_row + share, outputs);
@@ -97,7 +94,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
             shape,
         );
         sync_cube();
-        let mut row = first_row + unit / team;
+        let mut row = first_row + unit / lanes;
         let mut next = min(row, outputs - 1) * (tiles + 1) + tile;
         let mut next_begin = ends[next] as usize;
         let mut next_end = ends[next + 1] as usize;
@@ -120,30 +117,24 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
                     inputs,
                     &staged,
                     &mut sums,
-                    first + group,
+                    first,
                     begin,
                     end,
                     lane - first_feature * vectors,
                     nowhere,
                     config,
                 );
-                first += comptime!(groups * UNROLL);
+                first += UNROLL;
             }
             #[unroll]
             for v in 0..own {
                 let mut sum = sums[v];
-                #[unroll]
-                for step in 0..comptime!(groups.ilog2() as usize) {
-                    sum += plane_shuffle_xor(sum, comptime!((lanes << step) as u32));
+                let vector = tile_vector + v * lanes + lane;
+                let place = (part * outputs + row) * sum_vectors + vector;
+                if tile != part {
+                    sum += partial[place];
                 }
-                if group == 0 {
-                    let vector = tile_vector + v * lanes + lane;
-                    let place = (part * outputs + row) * sum_vectors + vector;
-                    if tile != part {
-                        sum += partial[place];
-                    }
-                    partial[place] = sum;
-                }
+                partial[place] = sum;
             }
             row += teams;
         }
@@ -151,7 +142,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     }
 }
 
-/// Adds the products of the packs `first`, `first + groups`, ..., of their entries in `begin .. end`.
+/// Adds the products of the packs `first`, `first + 1`, ..., of their entries in `begin .. end`.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn add_packs<F: Float, A: Float, S: Size, V: Size, C: Size>(
@@ -168,19 +159,18 @@ fn add_packs<F: Float, A: Float, S: Size, V: Size, C: Size>(
     #[comptime] config: RowTile,
 ) {
     let shape = comptime!(config.tile);
-    let groups = comptime!(shape.groups);
     let own = comptime!(shape.vectors_of_unit());
     let mut words = Array::<Vector<u32, C>>::new(UNROLL);
     let mut loaded = Array::<Vector<F, V>>::new(UNROLL);
     #[unroll]
     for u in 0..UNROLL {
-        let pack = first + comptime!(u * groups);
+        let pack = first + u;
         words[u] = pack_coordinates::<V, C>(inputs, pack, config.packed);
         loaded[u] = pack_values::<F, V>(values, single_values, pack);
     }
     #[unroll]
     for u in 0..UNROLL {
-        let pack = first + comptime!(u * groups);
+        let pack = first + u;
         let mut places = Array::<usize>::new(V::value());
         pack_places::<V, C>(
             words[u],
