@@ -8,7 +8,7 @@ use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use super::coordinates::decode_coordinate;
+use super::coordinates::{coordinate, decode_coordinate};
 use super::launch::uninitialized;
 
 /// Entries of a pack.
@@ -82,79 +82,66 @@ pub(super) fn pack_coordinate<V: Size, C: Size>(
     }
 }
 
-/// The values of a pack; what lies past the last entry repeats it. `single_values` are the same
-/// values, of which those of an incomplete last pack are read.
+/// The packs that lie in `begin .. end` as a whole, `first .. last`; `complete` are those of the
+/// matrix. At most `V - 1` entries before them and as many behind them are left.
 #[cube]
-pub(super) fn pack_values<F: Float, V: Size>(
-    values: &Tensor<Vector<F, V>>,
-    single_values: &Tensor<F>,
-    pack: usize,
-) -> Vector<F, V> {
-    let count = single_values.len();
-    let complete = count / V::value();
-    let mut loaded = Vector::<F, V>::empty();
-    if pack < complete {
-        loaded = values[pack];
-    } else {
-        #[unroll]
-        for i in 0..V::value() {
-            loaded.insert(i, single_values[min(pack * V::value() + i, count - 1)]);
-        }
-    }
-    loaded
+pub(super) fn whole_packs<V: Size>(begin: usize, end: usize, complete: usize) -> (usize, usize) {
+    let first = begin.div_ceil(V::value());
+    (first, max(min(end / V::value(), complete), first))
 }
 
-/// The places of a pack's entries in a staged operand: `column * stride + offset`, or `nowhere` for
-/// the entries outside `begin .. end`. Few packs have such entries, so this costs the others one
-/// comparison. The sum may wrap, as it does where `offset` is negative.
+/// Turns in which `lanes` units load all that [`whole_packs`] leaves, one entry each.
+pub(super) const fn edge_turns(pack: usize, lanes: usize) -> usize {
+    match pack {
+        1 => 0,
+        _ => (2 * pack).div_ceil(lanes),
+    }
+}
+
+/// Entry number `index` of those that [`whole_packs`] leaves of `begin .. end`: its value and its
+/// column, or zero and `nowhere` if there are fewer.
 #[cube]
 #[allow(clippy::too_many_arguments)]
+pub(super) fn edge_entry<F: Float, V: Size>(
+    values: &Tensor<F>,
+    inputs: &Tensor<u32>,
+    index: usize,
+    begin: usize,
+    end: usize,
+    first: usize,
+    last: usize,
+    nowhere: usize,
+    #[comptime] packed: bool,
+) -> (F, usize) {
+    let size = V::value();
+    let mut entry = begin + index;
+    let mut bound = min(first * size, end);
+    if index >= size {
+        entry = last * size + index - size;
+        bound = end;
+    }
+    let mut value = F::new(0.0_f32);
+    let mut column = nowhere;
+    if index < 2 * size && entry < bound {
+        value = values[entry];
+        column = coordinate(inputs, entry, packed);
+    }
+    (value, column)
+}
+
+/// The places of a pack's entries in a staged operand, `column * stride + offset`, which may wrap
+/// as it does where `offset` is negative.
+#[cube]
 pub(super) fn pack_places<V: Size, C: Size>(
     words: Vector<u32, C>,
     places: &mut Array<usize>,
     pack: usize,
-    begin: usize,
-    end: usize,
     offset: usize,
-    nowhere: usize,
     #[comptime] stride: usize,
     #[comptime] packed: bool,
 ) {
-    let size = V::value();
     #[unroll]
-    for i in 0..size {
+    for i in 0..V::value() {
         places[i] = pack_coordinate::<V, C>(words, pack, i, packed) * stride + offset;
     }
-    if pack * size < begin || (pack + 1) * size > end {
-        #[unroll]
-        for i in 0..size {
-            let entry = pack * size + i;
-            if entry < begin || entry >= end {
-                places[i] = nowhere;
-            }
-        }
-    }
-}
-
-/// The values of a pack, zero for the entries outside `begin .. end`. `loaded` is what
-/// [`pack_values`] gave.
-#[cube]
-pub(super) fn mask_values<F: Float, V: Size>(
-    loaded: Vector<F, V>,
-    pack: usize,
-    begin: usize,
-    end: usize,
-) -> Vector<F, V> {
-    let size = V::value();
-    let mut kept = loaded;
-    if pack * size < begin || (pack + 1) * size > end {
-        #[unroll]
-        for i in 0..size {
-            let entry = pack * size + i;
-            if entry < begin || entry >= end {
-                kept.insert(i, F::new(0.0_f32));
-            }
-        }
-    }
-    kept
 }

@@ -56,6 +56,8 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
     let last_row = min(first_row + share, rows);
     let tile = CUBE_POS_Y as usize;
     let first_feature = tile * width;
+    let offset = lane - first_feature * vectors;
+    let nowhere = comptime!(shape.memory - shape.vectors) + lane;
 
     let mut first_vector = 0usize;
     while first_vector < operand_vectors {
@@ -107,24 +109,17 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
                 for u in 0..UNROLL {
                     let pack = first + u;
                     let mut places = Array::<usize>::new(PACK);
-                    pack_places::<P, C>(
-                        words[u],
-                        &mut places,
-                        pack,
-                        begin,
-                        end,
-                        lane - first_feature * vectors,
-                        lane,
-                        shape.vectors,
-                        config.packed,
-                    );
+                    let (stride, packed) = comptime!((shape.vectors, config.packed));
+                    pack_places::<P, C>(words[u], &mut places, pack, offset, stride, packed);
                     let mut sums = Array::<A>::new(PACK);
                     #[unroll]
                     for i in 0..PACK {
                         let mut terms = Vector::<A, S>::new(A::new(0.0_f32));
                         #[unroll]
                         for v in 0..own {
-                            let samples = staged[places[i] + comptime!(v * shape.lanes)];
+                            // Entries of other tiles read the last feature for nothing.
+                            let place = min(places[i], nowhere) + comptime!(v * shape.lanes);
+                            let samples = staged[place];
                             let samples = Vector::<A, S>::cast_from(samples);
                             terms = fma(grads[v], samples, terms);
                         }

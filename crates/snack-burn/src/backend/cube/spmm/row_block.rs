@@ -14,7 +14,7 @@ use crate::backend::cube::launch::{
     address_type, dtypes, plane_reduction, strided_grid, uninitialized,
 };
 use crate::backend::cube::packs::{
-    PACK, mask_values, pack_coordinates, pack_places, pack_values, words_of_pack,
+    PACK, edge_entry, edge_turns, pack_coordinates, pack_places, whole_packs, words_of_pack,
 };
 use crate::backend::cube::staging::{
     ROWS, Staging, load_features, part_of_group, stage_offsets, store_features,
@@ -34,6 +34,8 @@ pub(super) struct RowBlock {
     pub groups: usize,
     /// Packs of entries that a unit has in flight.
     pub unroll: usize,
+    /// Entries beside whole packs that a unit has in flight.
+    pub edges: usize,
     /// Features that a unit has in flight when it stages them.
     pub ahead: usize,
     /// Whether coordinates are stored two to a word.
@@ -51,6 +53,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
     single_values: &Tensor<F>,
     offsets: &Tensor<u32>,
     inputs: &Tensor<Vector<u32, C>>,
+    single_inputs: &Tensor<u32>,
     slots: &Tensor<u32>,
     x: &Tensor<F>,
     bias: &Tensor<F>,
@@ -80,6 +83,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
     let share = outputs.div_ceil(CUBE_COUNT_X as usize);
     let first_output = CUBE_POS_X as usize * share;
     let last_output = min(first_output + share, outputs);
+    let complete = single_values.len() / V::value();
 
     let mut first_sample = CUBE_POS_Y as usize * tile;
     while first_sample < batch {
@@ -96,7 +100,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
             config.units,
             ahead,
         );
-        // Where the entries of other rows point: a feature of zeros behind the others.
+        // Where entries that do not exist point: a feature of zeros behind the others.
         if unit == 0 {
             staged[comptime!(config.features - 1)] = Vector::new(F::new(0.0_f32));
         }
@@ -107,9 +111,10 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
             let (part_begin, part_end) = part_of_group(block, group, groups);
             let part_begin = block_begin + part_begin;
             let part_end = block_begin + part_end;
-            // The first entries are on their way while the operand is staged.
+            // The first packs are on their way while the operand is staged.
             let mut words = Array::<Vector<u32, C>>::new(unroll);
             let mut loaded = Array::<Vector<F, V>>::new(unroll);
+            let mut ready = true;
             load_packs::<F, V, C>(
                 values,
                 single_values,
@@ -117,7 +122,8 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
                 inputs,
                 &mut words,
                 &mut loaded,
-                part_begin / V::value() + lane,
+                part_begin.div_ceil(V::value()) + lane,
+                complete - 1,
                 config,
             );
             if first_row == first_output {
@@ -169,40 +175,57 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
                 let begin = max(row_begin, part_begin);
                 let end = min(starts[row + 1] as usize, part_end);
                 let mut sum = Vector::<A, B>::new(A::new(0.0_f32));
-                let mut first = begin / V::value();
-                while first * V::value() < end {
-                    let mut next = end / V::value();
-                    if (first + step) * V::value() < end {
-                        next = first + step;
-                    }
-                    let mut next_words = Array::<Vector<u32, C>>::new(unroll);
-                    let mut next_loaded = Array::<Vector<F, V>>::new(unroll);
-                    load_packs::<F, V, C>(
-                        values,
+                let (first, last) = whole_packs::<V>(begin, end, complete);
+                let mut edge_values = Array::<F>::new(comptime!(config.edges.max(1)));
+                let mut edge_columns = Array::<usize>::new(comptime!(config.edges.max(1)));
+                #[unroll]
+                for e in 0..comptime!(config.edges) {
+                    let (value, column) = edge_entry::<F, V>(
                         single_values,
-                        slots,
-                        inputs,
-                        &mut next_words,
-                        &mut next_loaded,
-                        next + lane,
-                        config,
+                        single_inputs,
+                        lane + e * lanes,
+                        begin,
+                        end,
+                        first,
+                        last,
+                        comptime!(config.features - 1),
+                        config.packed,
                     );
+                    edge_values[e] = value;
+                    edge_columns[e] = column;
+                }
+                let mut pack = first;
+                while pack < last {
+                    if !ready {
+                        load_packs::<F, V, C>(
+                            values,
+                            single_values,
+                            slots,
+                            inputs,
+                            &mut words,
+                            &mut loaded,
+                            pack + lane,
+                            last - 1,
+                            config,
+                        );
+                    }
+                    ready = false;
                     sum = add_packs::<F, A, B, V, C>(
                         &words,
                         &loaded,
                         &staged,
                         sum,
-                        first + lane,
-                        begin,
-                        end,
+                        pack + lane,
+                        last,
                         config,
                     );
-                    #[unroll]
-                    for u in 0..unroll {
-                        words[u] = next_words[u];
-                        loaded[u] = next_loaded[u];
-                    }
-                    first += step;
+                    pack += step;
+                }
+                ready = false;
+                #[unroll]
+                for e in 0..comptime!(config.edges) {
+                    let value = Vector::new(A::cast_from(edge_values[e]));
+                    sum = fma(value, Vector::cast_from(staged[edge_columns[e]]), sum);
                 }
                 sum = plane_total::<A, B>(sum, config.lanes);
                 if lane == 0 {
@@ -252,7 +275,7 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
     }
 }
 
-/// Loads the packs `first`, `first + lanes`, ....
+/// Loads the packs `first`, `first + lanes`, ..., and the last one in place of those behind it.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn load_packs<F: Float, V: Size, C: Size>(
@@ -263,57 +286,46 @@ fn load_packs<F: Float, V: Size, C: Size>(
     words: &mut Array<Vector<u32, C>>,
     loaded: &mut Array<Vector<F, V>>,
     first: usize,
+    last: usize,
     #[comptime] config: RowBlock,
 ) {
     #[unroll]
     for u in 0..comptime!(config.unroll) {
-        let pack = first + comptime!(u * config.lanes as usize);
+        let pack = min(first + comptime!(u * config.lanes as usize), last);
         words[u] = pack_coordinates::<V, C>(inputs, pack, config.packed);
         if config.permuted {
             loaded[u] = Vector::new(single_values[slots[pack] as usize]);
         } else {
-            loaded[u] = pack_values::<F, V>(values, single_values, pack);
+            loaded[u] = values[pack];
         }
     }
 }
 
-/// Adds to a unit's sum the products of the packs `first`, `first + lanes`, ..., of their entries in
-/// `begin .. end`.
+/// Adds to a unit's sum the products of the packs `first`, `first + lanes`, ..., before `last`.
 #[cube]
-#[allow(clippy::too_many_arguments)]
 fn add_packs<F: Float, A: Float, B: Size, V: Size, C: Size>(
     words: &Array<Vector<u32, C>>,
     loaded: &Array<Vector<F, V>>,
     staged: &Shared<[Vector<F, B>]>,
     sum: Vector<A, B>,
     first: usize,
-    begin: usize,
-    end: usize,
+    last: usize,
     #[comptime] config: RowBlock,
 ) -> Vector<A, B> {
-    let unroll = comptime!(config.unroll);
-    let lanes = comptime!(config.lanes as usize);
     let mut total = sum;
     #[unroll]
-    for u in 0..unroll {
-        let pack = first + comptime!(u * lanes);
-        let mut places = Array::<usize>::new(V::value());
-        pack_places::<V, C>(
-            words[u],
-            &mut places,
-            pack,
-            begin,
-            end,
-            0usize,
-            comptime!(config.features - 1),
-            1usize,
-            config.packed,
-        );
-        let values = mask_values::<F, V>(loaded[u], pack, begin, end);
-        #[unroll]
-        for i in 0..V::value() {
-            let column = Vector::<A, B>::cast_from(staged[places[i]]);
-            total = fma(Vector::new(A::cast_from(values.extract(i))), column, total);
+    for u in 0..comptime!(config.unroll) {
+        let pack = first + comptime!(u * config.lanes as usize);
+        if pack < last {
+            let mut places = Array::<usize>::new(V::value());
+            let packed = config.packed;
+            pack_places::<V, C>(words[u], &mut places, pack, 0usize, 1usize, packed);
+            #[unroll]
+            for i in 0..V::value() {
+                let column = Vector::<A, B>::cast_from(staged[places[i]]);
+                let value = A::cast_from(loaded[u].extract(i));
+                total = fma(Vector::new(value), column, total);
+            }
         }
     }
     total
@@ -359,6 +371,7 @@ pub(super) fn plan(problem: &SpmmProblem) -> Result<(Staging, RowBlock), Routine
         groups: staging.units as usize / lanes as usize,
         unroll: if problem.pack() == PACK { 2 } else { 4 },
         ahead: staging.ahead(),
+        edges: edge_turns(problem.pack(), lanes as usize),
         packed: problem.packed,
         permuted: problem.slots.is_some(),
         biased: problem.bias.is_some(),
@@ -397,6 +410,7 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             values.clone().into_tensor_arg(),
             values.clone().into_tensor_arg(),
             offsets.clone().into_tensor_arg(),
+            inputs.clone().into_tensor_arg(),
             inputs.clone().into_tensor_arg(),
             slots.as_ref().unwrap_or(inputs).clone().into_tensor_arg(),
             x.clone().into_tensor_arg(),

@@ -16,7 +16,7 @@ use crate::backend::cube::launch::{
     address_type, dtypes, grid, scratch, strided_grid, uninitialized,
 };
 use crate::backend::cube::packs::{
-    mask_values, pack_coordinates, pack_of, pack_places, pack_values, words_of_pack,
+    edge_entry, edge_turns, pack_coordinates, pack_of, pack_places, whole_packs, words_of_pack,
 };
 use crate::backend::cube::tiles::{
     LANES, TileShape, Tiling, stage_features, stage_zeros, tile_ends,
@@ -37,6 +37,8 @@ const STEP: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct RowTile {
     tile: TileShape,
+    /// Entries beside whole packs that a group has in flight.
+    edges: usize,
     /// Whether coordinates are stored two to a word.
     packed: bool,
 }
@@ -47,6 +49,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     values: &Tensor<Vector<F, V>>,
     single_values: &Tensor<F>,
     inputs: &Tensor<Vector<u32, C>>,
+    single_inputs: &Tensor<u32>,
     ends: &Tensor<u32>,
     x: &Tensor<Vector<F, S>>,
     partial: &mut Tensor<Vector<A, S>>,
@@ -76,13 +79,15 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     let part = CUBE_POS_Y as usize % parts;
     let tile_vector = CUBE_POS_Y as usize / parts * vectors;
 
-    // Where the entries of other rows and tiles point: a feature of zeros behind the tile.
-    let nowhere = comptime!(shape.memory - shape.vectors) + lane;
+    let complete = single_values.len() / V::value();
     stage_zeros::<F, S>(&mut staged, shape);
 
     let mut tile = part;
     while tile < tiles {
         let first_feature = tile * width;
+        let offset = lane - first_feature * vectors;
+        // The column of entries that do not exist: a feature of zeros behind the tile.
+        let nowhere = first_feature + comptime!(shape.memory / shape.vectors - 1);
         sync_cube();
         stage_features::<F, S>(
             x,
@@ -109,22 +114,40 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
             for v in 0..own {
                 sums[v] = Vector::new(A::new(0.0_f32));
             }
-            let mut first = begin / V::value();
-            while first * V::value() < end {
-                add_packs::<F, A, S, V, C>(
-                    values,
+            let (first, last) = whole_packs::<V>(begin, end, complete);
+            let mut edge_values = Array::<F>::new(comptime!(config.edges.max(1)));
+            let mut edge_places = Array::<usize>::new(comptime!(config.edges.max(1)));
+            #[unroll]
+            for e in 0..comptime!(config.edges) {
+                let (value, column) = edge_entry::<F, V>(
                     single_values,
-                    inputs,
-                    &staged,
-                    &mut sums,
-                    first,
+                    single_inputs,
+                    e,
                     begin,
                     end,
-                    lane - first_feature * vectors,
+                    first,
+                    last,
                     nowhere,
-                    config,
+                    config.packed,
                 );
-                first += UNROLL;
+                edge_values[e] = value;
+                edge_places[e] = column * vectors + offset;
+            }
+            let mut pack = first;
+            while pack < last {
+                add_packs::<F, A, S, V, C>(
+                    values, inputs, &staged, &mut sums, pack, last, offset, config,
+                );
+                pack += UNROLL;
+            }
+            #[unroll]
+            for e in 0..comptime!(config.edges) {
+                let value = Vector::new(A::cast_from(edge_values[e]));
+                #[unroll]
+                for v in 0..own {
+                    let samples = staged[edge_places[e] + comptime!(v * shape.lanes)];
+                    sums[v] = fma(value, Vector::cast_from(samples), sums[v]);
+                }
             }
             #[unroll]
             for v in 0..own {
@@ -142,20 +165,17 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     }
 }
 
-/// Adds the products of the packs `first`, `first + 1`, ..., of their entries in `begin .. end`.
+/// Adds the products of the packs `first`, `first + 1`, ..., before `last`.
 #[cube]
 #[allow(clippy::too_many_arguments)]
 fn add_packs<F: Float, A: Float, S: Size, V: Size, C: Size>(
     values: &Tensor<Vector<F, V>>,
-    single_values: &Tensor<F>,
     inputs: &Tensor<Vector<u32, C>>,
     staged: &Shared<[Vector<F, S>]>,
     sums: &mut Array<Vector<A, S>>,
     first: usize,
-    begin: usize,
-    end: usize,
+    last: usize,
     offset: usize,
-    nowhere: usize,
     #[comptime] config: RowTile,
 ) {
     let shape = comptime!(config.tile);
@@ -164,33 +184,25 @@ fn add_packs<F: Float, A: Float, S: Size, V: Size, C: Size>(
     let mut loaded = Array::<Vector<F, V>>::new(UNROLL);
     #[unroll]
     for u in 0..UNROLL {
-        let pack = first + u;
+        let pack = min(first + u, last - 1);
         words[u] = pack_coordinates::<V, C>(inputs, pack, config.packed);
-        loaded[u] = pack_values::<F, V>(values, single_values, pack);
+        loaded[u] = values[pack];
     }
     #[unroll]
     for u in 0..UNROLL {
         let pack = first + u;
-        let mut places = Array::<usize>::new(V::value());
-        pack_places::<V, C>(
-            words[u],
-            &mut places,
-            pack,
-            begin,
-            end,
-            offset,
-            nowhere,
-            shape.vectors,
-            config.packed,
-        );
-        let values = mask_values::<F, V>(loaded[u], pack, begin, end);
-        #[unroll]
-        for i in 0..V::value() {
-            let value = Vector::<A, S>::new(A::cast_from(values.extract(i)));
+        if pack < last {
+            let mut places = Array::<usize>::new(V::value());
+            let (stride, packed) = comptime!((shape.vectors, config.packed));
+            pack_places::<V, C>(words[u], &mut places, pack, offset, stride, packed);
             #[unroll]
-            for v in 0..own {
-                let samples = staged[places[i] + comptime!(v * shape.lanes)];
-                sums[v] = fma(value, Vector::<A, S>::cast_from(samples), sums[v]);
+            for i in 0..V::value() {
+                let value = Vector::<A, S>::new(A::cast_from(loaded[u].extract(i)));
+                #[unroll]
+                for v in 0..own {
+                    let samples = staged[places[i] + comptime!(v * shape.lanes)];
+                    sums[v] = fma(value, Vector::<A, S>::cast_from(samples), sums[v]);
+                }
             }
         }
     }
@@ -279,6 +291,7 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
     let pack = pack_of(&values);
     let config = RowTile {
         tile: tiling.shape,
+        edges: edge_turns(pack, 1),
         packed: problem.packed,
     };
     let parts = match tiling.batch_tiles <= FEW_BATCH_TILES {
@@ -315,6 +328,7 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
                 words_of_pack(pack, problem.packed),
                 values.clone().into_tensor_arg(),
                 values.clone().into_tensor_arg(),
+                inputs.clone().into_tensor_arg(),
                 inputs.clone().into_tensor_arg(),
                 ends.clone().into_tensor_arg(),
                 turned.clone().into_tensor_arg(),
