@@ -50,8 +50,10 @@ pub(super) struct TileShape {
     pub memory: usize,
     /// Vectors of samples of a tile.
     pub vectors: usize,
-    /// Units that share the samples of a row's entries, a power of two.
+    /// Units that share the samples of an entry, a power of two.
     pub lanes: usize,
+    /// Groups of so many units that share the entries of a row: all of a plane, or one.
+    pub groups: usize,
     /// Units per cube.
     pub units: usize,
 }
@@ -61,10 +63,18 @@ impl TileShape {
     pub const fn vectors_of_unit(&self) -> usize {
         self.vectors / self.lanes
     }
+
+    /// Units that work on a row.
+    pub const fn team(&self) -> usize {
+        self.lanes * self.groups
+    }
 }
 
 impl Tiling {
-    /// As few tiles as fit beside `overhead` bytes, all of about the same width.
+    /// As few tiles as fit, all of about the same width.
+    ///
+    /// `share` gives the lanes that share an entry of so many vectors, and whether the groups of a
+    /// plane share a row.
     ///
     /// # Errors
     ///
@@ -75,6 +85,7 @@ impl Tiling {
         batch: usize,
         features: usize,
         element: usize,
+        share: impl Fn(usize) -> (usize, bool),
     ) -> Result<Self, RoutineError> {
         let hardware = &client.properties().hardware;
         let plane = plane_reduction(client);
@@ -93,7 +104,8 @@ impl Tiling {
         }
         let tiles = features.div_ceil(widest);
         let width = features.div_ceil(tiles);
-        let lanes = vectors.min(plane as usize);
+        let (lanes, shared_rows) = share(vectors);
+        let lanes = lanes.clamp(1, plane as usize);
         Ok(Self {
             samples,
             width,
@@ -106,6 +118,10 @@ impl Tiling {
                 memory: (width + 1).next_multiple_of(FEATURES) * vectors,
                 vectors,
                 lanes,
+                groups: match shared_rows {
+                    true => plane as usize / lanes,
+                    false => 1,
+                },
                 units: units as usize,
             },
         })
@@ -186,6 +202,19 @@ fn tile_ends_kernel(
         ends[position] = low as u32;
         position += CUBE_COUNT as usize * CUBE_DIM as usize;
     }
+}
+
+/// The place in an entry's vectors of vector number `v` of a unit. Neighbouring groups take theirs in
+/// another order, so that they read different banks.
+#[cube]
+pub(super) fn vector_of_unit(
+    v: usize,
+    group: usize,
+    lane: usize,
+    #[comptime] shape: TileShape,
+) -> usize {
+    let own = comptime!(shape.vectors_of_unit());
+    (v ^ (group % own)) * comptime!(shape.lanes) + lane
 }
 
 /// Makes the last feature of the memory zero.

@@ -1,4 +1,4 @@
-//! Tiles of the feature-major `X` in shared memory, one row at a time per group of lanes.
+//! Tiles of the feature-major `X` in shared memory, one row at a time per plane.
 //!
 //! A cube owns a range of rows and one range of features, stages the tiles of the batch one after
 //! the other and adds to its non-zeros, which no other cube writes. The lanes of a group share the
@@ -10,12 +10,14 @@ use cubecl::prelude::*;
 use super::SddmmProblem;
 use crate::backend::cube::launch::{address_type, dtypes, grid, uninitialized};
 use crate::backend::cube::packs::{PACK, pack_coordinates, pack_places, words_of_pack};
-use crate::backend::cube::tiles::{LANES, TileShape, Tiling, stage_features, tile_ends};
+use crate::backend::cube::tiles::{
+    LANES, TileShape, Tiling, stage_features, tile_ends, vector_of_unit,
+};
 use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SddmmRoutine};
 
 /// Packs of entries that a group has in flight.
-const UNROLL: usize = 4;
+const UNROLL: usize = 2;
 
 /// What a variant of the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,20 +46,27 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
     let shape = comptime!(config.tile);
     let vectors = comptime!(shape.vectors);
     let lanes = comptime!(shape.lanes);
+    let groups = comptime!(shape.groups);
+    let team = comptime!(shape.team());
     let own = comptime!(shape.vectors_of_unit());
     let halvings = comptime!(lanes.ilog2() as usize);
 
     let mut staged = Shared::<[Vector<F, S>]>::new_slice(comptime!(shape.memory));
     let unit = UNIT_POS as usize;
-    let teams = CUBE_DIM as usize / lanes;
-    let lane = unit % lanes;
+    let teams = CUBE_DIM as usize / team;
+    let (group, lane) = (unit % team / lanes, unit % lanes);
+    let mut shifts = Array::<usize>::new(own);
+    #[unroll]
+    for v in 0..own {
+        shifts[v] = vector_of_unit(v, group, lane, shape);
+    }
     let share = rows.div_ceil(CUBE_COUNT_X as usize);
     let first_row = CUBE_POS_X as usize * share;
     let last_row = min(first_row + share, rows);
     let tile = CUBE_POS_Y as usize;
     let first_feature = tile * width;
-    let offset = lane - first_feature * vectors;
-    let nowhere = comptime!(shape.memory - shape.vectors) + lane;
+    let offset = 0usize - first_feature * vectors;
+    let nowhere = comptime!(shape.memory - shape.vectors);
 
     let mut first_vector = 0usize;
     while first_vector < operand_vectors {
@@ -72,42 +81,33 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
             shape,
         );
         sync_cube();
-        let mut pass_row = first_row;
-        while pass_row < last_row {
-            // Groups without a row, or with a short one, go along with the longest row of their
-            // plane, so that all lanes meet at the plane operations.
-            let row = min(pass_row + unit / lanes, last_row - 1);
-            let place = row * (tiles + 1) + tile;
-            let begin = ends[place] as usize;
-            let mut end = ends[place + 1] as usize;
-            if pass_row + unit / lanes >= last_row {
-                end = begin;
-            }
-            let packs = (end.div_ceil(PACK) - begin / PACK) as u32;
-            let mut turns = packs.div_ceil(UNROLL as u32);
-            if comptime!(lanes > 1) {
-                turns = plane_max(turns);
-            }
+        let mut row = first_row + unit / team;
+        let mut next = min(row, rows - 1) * (tiles + 1) + tile;
+        let mut next_begin = ends[next] as usize;
+        let mut next_end = ends[next + 1] as usize;
+        while row < last_row {
+            let begin = next_begin;
+            let end = next_end;
+            next = min(row + teams, rows - 1) * (tiles + 1) + tile;
+            next_begin = ends[next] as usize;
+            next_end = ends[next + 1] as usize;
             let mut grads = Array::<Vector<A, S>>::new(own);
             #[unroll]
             for v in 0..own {
-                let place = row * operand_vectors + first_vector + v * lanes + lane;
+                let place = row * operand_vectors + first_vector + shifts[v];
                 grads[v] = Vector::cast_from(y[place]);
             }
             let mut first = begin / PACK;
-            while turns > 0 {
+            while first * PACK < end {
                 let mut words = Array::<Vector<u32, C>>::new(UNROLL);
                 #[unroll]
                 for u in 0..UNROLL {
-                    let pack = first + u;
-                    words[u] = Vector::new(0u32);
-                    if pack * PACK < end {
-                        words[u] = pack_coordinates::<P, C>(cols, pack, config.packed);
-                    }
+                    let pack = first + group + comptime!(u * groups);
+                    words[u] = pack_coordinates::<P, C>(cols, pack, config.packed);
                 }
                 #[unroll]
                 for u in 0..UNROLL {
-                    let pack = first + u;
+                    let pack = first + group + comptime!(u * groups);
                     let mut places = Array::<usize>::new(PACK);
                     let (stride, packed) = comptime!((shape.vectors, config.packed));
                     pack_places::<P, C>(words[u], &mut places, pack, offset, stride, packed);
@@ -118,7 +118,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
                         #[unroll]
                         for v in 0..own {
                             // Entries of other tiles read the last feature for nothing.
-                            let place = min(places[i], nowhere) + comptime!(v * shape.lanes);
+                            let place = min(places[i], nowhere) + shifts[v];
                             let samples = staged[place];
                             let samples = Vector::<A, S>::cast_from(samples);
                             terms = fma(grads[v], samples, terms);
@@ -165,10 +165,9 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
                         }
                     }
                 }
-                first += UNROLL;
-                turns -= 1;
+                first += comptime!(groups * UNROLL);
             }
-            pass_row += teams;
+            row += teams;
         }
         first_vector += vectors;
     }
@@ -184,7 +183,10 @@ pub(super) fn plan(problem: &SddmmProblem) -> Result<Tiling, RoutineError> {
     let x = &problem.x;
     let routine = SddmmRoutine::RowTile.name();
     let (batch, element) = (problem.batch(), x.dtype.size());
-    let tiling = Tiling::plan(&x.client, routine, batch, x.meta.shape()[1], element)?;
+    let features = x.meta.shape()[1];
+    // What a unit decodes of an entry and adds across lanes serves two vectors of samples.
+    let share = |vectors| (vectors / 2, true);
+    let tiling = Tiling::plan(&x.client, routine, batch, features, element, share)?;
     if tiling.batch_tiles > 1 && element < size_of::<f32>() {
         return Err(RoutineError::ProblemTooLarge {
             routine,

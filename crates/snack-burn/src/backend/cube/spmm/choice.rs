@@ -13,6 +13,10 @@ use crate::ops::{RoutineError, SpmmRoutine};
 /// about as much as reading so many (docs/results).
 const STAGED_FROM: usize = 2_000_000;
 
+/// Batch and non-zeros per output from which tiles of the dense operand pay: below, a row has too few
+/// entries in a tile, and the operand is read seldom enough (docs/results).
+const TILED_FROM: (usize, usize) = (32, 256);
+
 /// Largest batch for which lanes share the entries of a row.
 const SMALL_BATCH: usize = 4;
 
@@ -39,6 +43,7 @@ static CONTEST: Contest<SpmmProblem, SpmmRoutine> = Contest {
 fn competes(problem: &SpmmProblem, routine: SpmmRoutine) -> bool {
     let largest_batch = match routine {
         SpmmRoutine::RowScatter => 16,
+        SpmmRoutine::RowTile if problem.batch() <= SMALL_BATCH => 0,
         SpmmRoutine::RowBlock | SpmmRoutine::RowPlane => 64,
         SpmmRoutine::RowUnit if plane_size(&problem.x.client).is_some() => 0,
         _ => usize::MAX,
@@ -68,6 +73,8 @@ pub(super) fn estimated(problem: &SpmmProblem) -> SpmmRoutine {
         return SpmmRoutine::RowUnit;
     }
     let large = problem.nnz() >= STAGED_FROM;
+    let tiled = (problem.batch() >= TILED_FROM.0)
+        && problem.nnz() >= TILED_FROM.1.saturating_mul(problem.outputs());
     let preferred: &[SpmmRoutine] = match (problem.batch() <= SMALL_BATCH, large) {
         (true, true) => &[
             SpmmRoutine::RowScatter,
@@ -75,6 +82,7 @@ pub(super) fn estimated(problem: &SpmmProblem) -> SpmmRoutine {
             SpmmRoutine::RowPlane,
         ],
         (true, false) => &[SpmmRoutine::RowPlane],
+        (false, _) if tiled => &[SpmmRoutine::RowTile, SpmmRoutine::RowVector],
         (false, _) => &[SpmmRoutine::RowVector],
     };
     preferred

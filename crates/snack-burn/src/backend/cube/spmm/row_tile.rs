@@ -19,13 +19,15 @@ use crate::backend::cube::packs::{
     edge_entry, edge_turns, pack_coordinates, pack_of, pack_places, whole_packs, words_of_pack,
 };
 use crate::backend::cube::tiles::{
-    LANES, TileShape, Tiling, stage_features, stage_zeros, tile_ends,
+    LANES, TileShape, Tiling, stage_features, stage_zeros, tile_ends, vector_of_unit,
 };
 use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Packs of entries that a group has in flight.
 const UNROLL: usize = 4;
+/// Units that share an entry at most.
+const UNITS_OF_ENTRY: usize = 4;
 /// Tiles along the batch up to which cubes own one tile each.
 const FEW_BATCH_TILES: usize = 4;
 /// Side of the square of sums that a cube of the second kernel turns.
@@ -73,6 +75,11 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     let unit = UNIT_POS as usize;
     let teams = CUBE_DIM as usize / lanes;
     let lane = unit % lanes;
+    let mut shifts = Array::<usize>::new(own);
+    #[unroll]
+    for v in 0..own {
+        shifts[v] = vector_of_unit(v, unit / lanes, lane, shape);
+    }
     let share = outputs.div_ceil(CUBE_COUNT_X as usize);
     let first_row = CUBE_POS_X as usize * share;
     let last_row = min(first_row + share, outputs);
@@ -85,7 +92,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     let mut tile = part;
     while tile < tiles {
         let first_feature = tile * width;
-        let offset = lane - first_feature * vectors;
+        let offset = 0usize - first_feature * vectors;
         // The column of entries that do not exist: a feature of zeros behind the tile.
         let nowhere = first_feature + comptime!(shape.memory / shape.vectors - 1);
         sync_cube();
@@ -136,7 +143,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
             let mut pack = first;
             while pack < last {
                 add_packs::<F, A, S, V, C>(
-                    values, inputs, &staged, &mut sums, pack, last, offset, config,
+                    values, inputs, &staged, &shifts, &mut sums, pack, last, offset, config,
                 );
                 pack += UNROLL;
             }
@@ -145,14 +152,14 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
                 let value = Vector::new(A::cast_from(edge_values[e]));
                 #[unroll]
                 for v in 0..own {
-                    let samples = staged[edge_places[e] + comptime!(v * shape.lanes)];
+                    let samples = staged[edge_places[e] + shifts[v]];
                     sums[v] = fma(value, Vector::cast_from(samples), sums[v]);
                 }
             }
             #[unroll]
             for v in 0..own {
                 let mut sum = sums[v];
-                let vector = tile_vector + v * lanes + lane;
+                let vector = tile_vector + shifts[v];
                 let place = (part * outputs + row) * sum_vectors + vector;
                 if tile != part {
                     sum += partial[place];
@@ -172,6 +179,7 @@ fn add_packs<F: Float, A: Float, S: Size, V: Size, C: Size>(
     values: &Tensor<Vector<F, V>>,
     inputs: &Tensor<Vector<u32, C>>,
     staged: &Shared<[Vector<F, S>]>,
+    shifts: &Array<usize>,
     sums: &mut Array<Vector<A, S>>,
     first: usize,
     last: usize,
@@ -200,7 +208,7 @@ fn add_packs<F: Float, A: Float, S: Size, V: Size, C: Size>(
                 let value = Vector::<A, S>::new(A::cast_from(loaded[u].extract(i)));
                 #[unroll]
                 for v in 0..own {
-                    let samples = staged[places[i] + comptime!(v * shape.lanes)];
+                    let samples = staged[places[i] + shifts[v]];
                     sums[v] = fma(value, Vector::<A, S>::cast_from(samples), sums[v]);
                 }
             }
@@ -277,6 +285,7 @@ pub(super) fn plan(problem: &SpmmProblem) -> Result<Tiling, RoutineError> {
         problem.batch(),
         x.meta.shape()[1],
         x.dtype.size(),
+        |vectors| (vectors.min(UNITS_OF_ENTRY), false),
     )
 }
 
