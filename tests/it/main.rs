@@ -8,6 +8,7 @@ mod damaged_records;
 mod determinism;
 mod empty;
 mod finite_differences;
+mod growth;
 mod half_precision;
 mod layer_gradients;
 mod loss_curve;

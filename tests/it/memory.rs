@@ -7,12 +7,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
 use burn::optim::{GradientsParams, SgdConfig};
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use snack_burn::prelude::*;
+use snack_burn::tensor::GradientFactors;
 
-use crate::support::{flex, panic_text};
+use crate::support::{Backend, backends, flex, panic_text, tensor2, uniform};
 
 /// Set in a child process to the name of the test that it is to measure.
 const CHILD: &str = "SNACK_TEST_MEASURED";
@@ -58,22 +59,7 @@ fn measured(test: &str, work: impl FnOnce()) -> Option<Peak> {
         );
         return None;
     }
-    let output = Command::new(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            &format!("memory::{test}"),
-            "--nocapture",
-            "--test-threads=1",
-        ])
-        .env(CHILD, test)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{test} failed in its own process:\n{text}\n{errors}"
-    );
+    let text = output_of_child(test);
     let line = text
         .split("measured ")
         .nth(1)
@@ -93,6 +79,27 @@ fn measured(test: &str, work: impl FnOnce()) -> Option<Peak> {
         peak.before / MEGABYTE
     );
     Some(peak)
+}
+
+/// What a test prints that runs in a process of its own.
+fn output_of_child(test: &str) -> String {
+    let output = Command::new(env::current_exe().unwrap())
+        .args([
+            "--exact",
+            &format!("memory::{test}"),
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(CHILD, test)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{test} failed in its own process:\n{text}\n{errors}"
+    );
+    text
 }
 
 /// One step of SGD on a square layer; the gradient must hold the non-zeros alone.
@@ -158,6 +165,62 @@ fn a_pattern_of_four_million() {
             "{} MB",
             peak.resident / MEGABYTE
         );
+    }
+}
+
+/// The largest gradients of a matrix of 16 384 columns in panels of 1 MiB, of all and of each row.
+fn grow(rows: usize, device: &Device) {
+    let (shape, batch, nnz) = ([rows, 16_384], 8, 10 * rows);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let excluded = Pattern::random(shape, nnz, &mut rng).unwrap();
+    let [g, x] = shape.map(|width| {
+        let values = uniform(batch * width, &mut rng);
+        tensor2(&values, [batch, width], device)
+    });
+    let factors = GradientFactors::new(g, x).with_scratch_bytes(MEGABYTE);
+    let found = factors.top_k(&excluded, 10_000).unwrap();
+    assert_eq!(found.len(), 10_000);
+    let found = factors.top_k_per_row(&excluded, &vec![1; rows]).unwrap();
+    assert_eq!(found.len(), rows);
+}
+
+/// The dense gradient would take 537 MB.
+#[test]
+fn a_growth_step_in_panels() {
+    let rows = 8192;
+    let peak = measured("a_growth_step_in_panels", || {
+        grow(rows, &flex().unwrap().device);
+    });
+    if let Some(peak) = peak {
+        let found = (peak.resident - peak.before) / MEGABYTE;
+        assert!(found < 32, "{found} MB");
+    }
+}
+
+/// The same on devices, whose allocators reserve pages of their own choice. The dense gradient
+/// would take 67 MB.
+#[test]
+fn a_growth_step_in_panels_of_device_memory() {
+    let test = "a_growth_step_in_panels_of_device_memory";
+    let devices: Vec<_> = backends().into_iter().filter(Backend::is_cube).collect();
+    if env::var(CHILD).as_deref() == Ok(test) {
+        for Backend { name, device } in devices {
+            grow(1024, &device);
+            let usage = device.memory_pool_usage().unwrap();
+            println!("measured {name} {}", usage.bytes_reserved);
+        }
+        return;
+    }
+    if devices.is_empty() {
+        return;
+    }
+    let text = output_of_child(test);
+    let lines: Vec<_> = text.split("measured ").skip(1).collect();
+    assert_eq!(lines.len(), devices.len(), "{text}");
+    for line in lines {
+        let bytes: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        eprintln!("{test}: {} MB reserved", bytes / MEGABYTE);
+        assert!(bytes < 48 * MEGABYTE, "{line}");
     }
 }
 

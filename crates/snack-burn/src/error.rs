@@ -167,4 +167,24 @@ pub enum SparseError {
         /// Number of inactive coordinates that may be drawn.
         available: u64,
     },
+    /// A row has fewer inactive coordinates than were asked for.
+    #[error("{asked} inactive coordinates asked for in row {row}, expected 0..={available}")]
+    NotEnoughInactiveInRow {
+        /// The row.
+        row: usize,
+        /// Number of coordinates asked for.
+        asked: usize,
+        /// Number of inactive coordinates of the row.
+        available: usize,
+    },
+    /// A gradient is infinite or not a number.
+    #[error("the gradient at ({row}, {col}) is {gradient}, expected a finite number")]
+    NonFiniteGradient {
+        /// Row of the coordinate.
+        row: usize,
+        /// Column of the coordinate.
+        col: usize,
+        /// The gradient found.
+        gradient: f32,
+    },
 }

@@ -11,11 +11,11 @@ use burn::backend::autodiff::{
     grads::Gradients,
     ops::{Backward, Ops, OpsKind, binary},
 };
-use burn::backend::tensor::FloatTensor;
-use burn::backend::{Autodiff, Backend};
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::backend::{Autodiff, AutodiffBackend, Backend};
 use burn::tensor::Shape;
 
-use super::{Index, Routines, SparseOps};
+use super::{GradientPanel, Index, Routines, SparseOps};
 
 /// What a backward pass needs: an operand is saved only if the other one is tracked.
 #[derive(Clone, Debug)]
@@ -322,5 +322,31 @@ impl<B: SparseOps, C: CheckpointStrategy> SparseOps for Autodiff<B, C> {
         routines: Routines,
     ) -> FloatTensor<Self> {
         tracked_product::<Sddmm, B, C>(y, x, index, routines)
+    }
+
+    fn top_gradients(
+        g: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        mask: IntTensor<Self>,
+        panel: GradientPanel,
+        count: usize,
+        floor: f32,
+    ) -> (IntTensor<Self>, FloatTensor<Self>) {
+        let (g, x) = (g.into_primitive(), x.into_primitive());
+        let (positions, gradients) = B::top_gradients(g, x, mask, panel, count, floor);
+        (positions, Self::from_inner(gradients))
+    }
+
+    fn top_gradients_per_row(
+        g: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        mask: IntTensor<Self>,
+        starts: IntTensor<Self>,
+        panel: GradientPanel,
+        total: usize,
+    ) -> (IntTensor<Self>, FloatTensor<Self>) {
+        let (g, x) = (g.into_primitive(), x.into_primitive());
+        let (positions, gradients) = B::top_gradients_per_row(g, x, mask, starts, panel, total);
+        (positions, Self::from_inner(gradients))
     }
 }

@@ -1,10 +1,10 @@
 //! The operations that a back end gives a sparse matrix.
 
-use burn::backend::tensor::FloatTensor;
+use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
 use burn::tensor::Shape;
 
-use super::{Index, Routines, composed};
+use super::{GradientPanel, Index, Routines, composed};
 
 /// Products with a sparse matrix `W` of shape `[m, k]`, given by the values of its non-zeros and
 /// their [`Index`].
@@ -104,6 +104,64 @@ pub trait SparseOps: Backend {
     ) -> FloatTensor<Self> {
         assert_composed(routines.sddmm.name());
         composed::sddmm::<Self>(y, x, &index)
+    }
+
+    /// The coordinates of a panel of the dense gradient `D[i, j] = sum_b G[b, i] X[b, j]` with the
+    /// largest `|D[i, j]|`, ties by lower position, and their gradients, in any order.
+    ///
+    /// What is not finite is larger than what is. Neither tensor takes part in a graph of
+    /// derivatives. Users reach this through
+    /// [`GradientFactors`](crate::tensor::GradientFactors).
+    ///
+    /// # Arguments
+    ///
+    /// * `g` - `[batch, m]`, of `f32`, `f16` or `bf16`; sums are `f32`.
+    /// * `x` - `[batch, k]`, of the same type.
+    /// * `mask` - `[rows, ceil(cols / 32)]`, 32-bit: the coordinates that do not count, one bit
+    ///   each, the lowest column of a word in its lowest bit.
+    /// * `panel` - the rows and columns that count, at most `i32::MAX` coordinates and not empty.
+    /// * `count` - how many, not above the coordinates of the panel.
+    /// * `floor` - the smallest magnitude that counts, not negative.
+    ///
+    /// # Returns
+    ///
+    /// Positions `[count]` in the panel, 32-bit, and gradients `[count]`, `f32`. A position of -1
+    /// is none: fewer coordinates counted.
+    #[fusion(meta = |_g, _x, _mask, _panel, count, _floor| (
+        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*count]), burn::tensor::DType::I32),
+        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*count]), burn::tensor::DType::F32),
+    ))]
+    fn top_gradients(
+        g: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        mask: IntTensor<Self>,
+        panel: GradientPanel,
+        count: usize,
+        floor: f32,
+    ) -> (IntTensor<Self>, FloatTensor<Self>) {
+        composed::top_gradients::<Self>(g, x, mask, &panel, count, floor)
+    }
+
+    /// As [`top_gradients`](SparseOps::top_gradients), with a number of coordinates for each row.
+    ///
+    /// # Arguments
+    ///
+    /// * `starts` - `[rows + 1]`, 32-bit, from 0 to `total` and not decreasing: row `i` of the
+    ///   panel gets the elements `starts[i]..starts[i + 1]` of the results.
+    #[fusion(meta = |_g, _x, _mask, _starts, _panel, total| (
+        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*total]), burn::tensor::DType::I32),
+        burn::backend::fusion::custom::TensorSpec::new(Shape::new([*total]), burn::tensor::DType::F32),
+    ))]
+    fn top_gradients_per_row(
+        g: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        mask: IntTensor<Self>,
+        starts: IntTensor<Self>,
+        panel: GradientPanel,
+        total: usize,
+    ) -> (IntTensor<Self>, FloatTensor<Self>) {
+        let _ = total;
+        composed::top_gradients_per_row::<Self>(g, x, mask, starts, &panel)
     }
 }
 

@@ -4,8 +4,11 @@ mod autodiff;
 mod base;
 pub mod composed;
 mod index;
+mod panel;
 mod routine;
+pub(crate) mod select;
 
 pub use base::*;
 pub use index::*;
+pub use panel::*;
 pub use routine::*;

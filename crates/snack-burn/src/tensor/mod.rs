@@ -3,11 +3,13 @@
 mod convert;
 mod device_pattern;
 mod display;
-mod ops;
+mod factors;
+pub(crate) mod ops;
 mod pattern_module;
 mod sparse_tensor;
 
 pub use device_pattern::DevicePattern;
+pub use factors::{Candidate, GradientFactors};
 pub use sparse_tensor::SparseTensor;
 
 pub(crate) use ops::{product, reshape};

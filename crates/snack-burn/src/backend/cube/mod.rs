@@ -2,6 +2,7 @@
 //! WebGPU and the JIT-compiled CPU.
 
 mod coordinates;
+mod growth;
 mod launch;
 mod ops;
 mod packs;

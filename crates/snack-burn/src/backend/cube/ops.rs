@@ -1,17 +1,19 @@
 //! The sparse operations of the CubeCL back ends.
 
 use burn::backend::TensorMetadata;
-use burn::backend::tensor::FloatTensor;
+use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::Shape;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 
+use super::growth::{self, GrowthProblem};
 use super::launch::{add_bias, check_type, zeros};
 use super::sddmm::{SddmmProblem, sddmm};
 use super::spmm::{SpmmProblem, spmm};
 use crate::ops::{
-    ColumnOrder, Index, IndexWidth, Routines, SddmmRoutine, SparseOps, SpmmRoutine, composed,
+    ColumnOrder, GradientPanel, Index, IndexWidth, Routines, SddmmRoutine, SparseOps, SpmmRoutine,
+    composed,
 };
 
 impl SparseOps for CubeBackend {
@@ -96,6 +98,30 @@ impl SparseOps for CubeBackend {
             panel_bytes: routines.panel_bytes,
         };
         run(sddmm(&problem, routines.sddmm))
+    }
+
+    fn top_gradients(
+        g: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        mask: IntTensor<Self>,
+        panel: GradientPanel,
+        count: usize,
+        floor: f32,
+    ) -> (IntTensor<Self>, FloatTensor<Self>) {
+        supported(&g);
+        growth::top(GrowthProblem::new(g, x, mask, panel), count, floor)
+    }
+
+    fn top_gradients_per_row(
+        g: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        mask: IntTensor<Self>,
+        starts: IntTensor<Self>,
+        panel: GradientPanel,
+        total: usize,
+    ) -> (IntTensor<Self>, FloatTensor<Self>) {
+        supported(&g);
+        growth::top_per_row(GrowthProblem::new(g, x, mask, panel), starts, total)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Every sum has an order that depends on the problem alone, never on the number of threads.
 
+mod gradients;
 mod lanes;
 mod ops;
 mod real;

@@ -1,18 +1,21 @@
 //! The sparse operations of the Flex back end.
 
 use burn::backend::ops::FloatTensorOps;
-use burn::backend::tensor::FloatTensor;
+use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{DType, Element, FloatDType, Shape, TensorData};
 use burn_flex::FlexTensor;
 use bytemuck::Pod;
 
+use super::gradients::Factors;
 use super::real::Real;
 use super::scatter::{self, spmm_transposed};
 use super::sddmm::sddmm;
 use super::spmm::{Rows, Values, spmm};
+use crate::ops::select::{Mask, Selected, select_panel, select_rows};
 use crate::ops::{
-    ColumnOrder, Index, RoutineError, Routines, SddmmRoutine, SparseOps, SpmmRoutine, composed,
+    ColumnOrder, GradientPanel, Index, RoutineError, Routines, SddmmRoutine, SparseOps,
+    SpmmRoutine, composed,
 };
 
 const AVAILABLE: &str = "auto, estimated, composed, host_rows";
@@ -76,6 +79,70 @@ impl SparseOps for Flex {
             other => unsupported(other),
         }
     }
+
+    fn top_gradients(
+        g: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        mask: IntTensor<Self>,
+        panel: GradientPanel,
+        count: usize,
+        floor: f32,
+    ) -> (IntTensor<Self>, FloatTensor<Self>) {
+        let gradients = gradients(g, x, &panel);
+        let mask = mask.to_contiguous();
+        let cols = panel.cols.len();
+        placed(select_panel(
+            &gradients,
+            cols,
+            excluded(&mask, &panel),
+            count,
+            floor,
+        ))
+    }
+
+    fn top_gradients_per_row(
+        g: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        mask: IntTensor<Self>,
+        starts: IntTensor<Self>,
+        panel: GradientPanel,
+        _total: usize,
+    ) -> (IntTensor<Self>, FloatTensor<Self>) {
+        let gradients = gradients(g, x, &panel);
+        let (mask, starts) = (mask.to_contiguous(), starts.to_contiguous());
+        let mask = excluded(&mask, &panel);
+        let cols = panel.cols.len();
+        placed(select_rows(&gradients, cols, mask, starts.storage()))
+    }
+}
+
+fn gradients(g: FlexTensor, x: FlexTensor, panel: &GradientPanel) -> Vec<f32> {
+    let [g, x] = [g, x].map(|factor| match factor.dtype() {
+        DType::F32 => factor.to_contiguous(),
+        _ => Flex::float_cast(factor, FloatDType::F32).to_contiguous(),
+    });
+    let factors = Factors {
+        g: g.storage(),
+        x: x.storage(),
+        m: g.shape()[1],
+        k: x.shape()[1],
+    };
+    factors.gradients(panel)
+}
+
+fn excluded<'a>(mask: &'a FlexTensor, panel: &GradientPanel) -> Mask<'a> {
+    Mask {
+        bits: mask.storage(),
+        stride: panel.mask_stride(),
+    }
+}
+
+fn placed(selected: Selected) -> (FlexTensor, FlexTensor) {
+    let shape = Shape::new([selected.positions.len()]);
+    (
+        tensor(selected.positions, shape.clone()),
+        tensor(selected.gradients, shape),
+    )
 }
 
 /// Half precision is computed and accumulated in `f32`, and rounded once.
