@@ -71,7 +71,8 @@ fn replicas_update_their_topology_alike() {
         let net = Net::new([100, 200, 50], 1, &device);
         let mut replicas: Vec<(Net, ModuleOptimizer, Dst)> = (0..2)
             .map(|_| {
-                let dst = DstConfig::set().with_every(2).with_seed(7).init();
+                let config = DstConfig::set().with_every(2).with_seed(7);
+                let dst = config.init(&net).unwrap();
                 let optim = SgdConfig::new().init();
                 (net.clone().fork(&device), optim, dst)
             })
@@ -104,7 +105,8 @@ fn moving_after_an_update() {
         let mut optim = SgdConfig::new().init();
         let grads = gradients(&net, 0);
         let net = optim.step(0.01, net, grads);
-        let (net, _) = DstConfig::set().with_every(1).init().step(net, optim);
+        let mut dst = DstConfig::set().with_every(1).init(&net).unwrap();
+        let (net, _) = dst.step(net, optim);
         let moved = net.clone().fork(&to.autodiff());
         assert_eq!(patterns(&moved), patterns(&net));
         let expected = floats(&net.forward(half_batch(0, &from.autodiff())));

@@ -31,21 +31,23 @@ fn updates() -> DstConfig {
 
 impl Run {
     fn new(counts: [usize; 3], seed: u64, device: &Device) -> Self {
+        let net = Net::new(counts, seed, device);
         Self {
-            net: Net::new(counts, seed, device),
+            dst: updates().init(&net).unwrap(),
+            net,
             optim: AdamWConfig::new().init(),
-            dst: updates().init(),
         }
     }
 
     /// Continues from a file, with a model that was made for other numbers of non-zeros.
     fn load(checkpoint: Checkpoint, device: &Device) -> Self {
+        let net = Net::new([9, 9, 9], 99, device)
+            .try_load_sparse_record(checkpoint.model)
+            .unwrap();
         Self {
-            net: Net::new([9, 9, 9], 99, device)
-                .try_load_sparse_record(checkpoint.model)
-                .unwrap(),
+            dst: updates().init_from(&net, checkpoint.dst).unwrap(),
+            net,
             optim: AdamWConfig::new().init().load_record(checkpoint.optimizer),
-            dst: updates().init_from(checkpoint.dst),
         }
     }
 
@@ -60,7 +62,7 @@ impl Run {
 
     fn step(&mut self) -> f64 {
         let device = self.net.first.values.device();
-        let step = self.dst.state().step;
+        let step = self.dst.steps();
         let numbers: Vec<f32> = (0..8 * 24)
             .map(|i| ((i + 31 * step) as f32 * 0.47).sin())
             .collect();
@@ -88,7 +90,7 @@ fn resuming_equals_not_stopping() {
         let path = folder.path().join(format!("{}.checkpoint", backend.name));
         run.checkpoint().save(&path).unwrap();
         let mut resumed = Run::load(Checkpoint::load(&path).unwrap(), &device);
-        assert_eq!(resumed.dst.state(), DstState { step: 18 });
+        assert_eq!(resumed.dst.state(), DstState::at_step(18));
         for step in 18..40 {
             let text = format!("step {step} on {}", backend.name);
             assert_same_run(&backend, run.step(), resumed.step(), &text);

@@ -10,7 +10,7 @@ use burn_pack::{Reader, Scalar, Tensor, Writer};
 use crate::dst::DstState;
 
 /// Version of the layout that this library writes and reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const KIND: &str = "snack-burn checkpoint";
 
 const MODEL: &str = "model";
@@ -21,7 +21,7 @@ const USER: &str = "user";
 /// Model, optimizer and topology updater of a training run, and the caller's own state.
 ///
 /// Stored as one burnpack container whose tensors `model`, `optimizer`, `dst` and `user` are byte
-/// strings: two nested burnpack containers and two JSON texts. Every section carries a checksum.
+/// strings: three nested burnpack containers and a JSON text. Every section carries a checksum.
 pub struct Checkpoint {
     /// The model, from [`Module::into_record`](burn::module::Module::into_record); load it with
     /// [`SparseModule::try_load_sparse_record`](crate::nn::SparseModule::try_load_sparse_record).
@@ -98,7 +98,12 @@ impl Checkpoint {
         let sections = [
             (MODEL, self.model.into_bytes().map_err(record)?),
             (OPTIMIZER, self.optimizer.into_bytes().map_err(record)?),
-            (DST, json(&self.dst).map_err(failed)?),
+            (
+                DST,
+                self.dst
+                    .to_bytes()
+                    .map_err(|error| failed(error.to_string()))?,
+            ),
             (USER, json(&self.user).map_err(failed)?),
         ];
         let sums: Vec<_> = sections
@@ -175,7 +180,7 @@ impl Checkpoint {
         Ok(Self {
             model: ModuleRecord::from_bytes(model).map_err(record)?,
             optimizer: OptimizerRecord::from_bytes(optimizer).map_err(record)?,
-            dst: serde_json::from_slice(&section(DST)?)
+            dst: DstState::from_bytes(Bytes::from_bytes_vec(section(DST)?))
                 .map_err(|error| not_a_checkpoint(path, &error.to_string()))?,
             user: serde_json::from_slice(&section(USER)?)
                 .map_err(|error| not_a_checkpoint(path, &error.to_string()))?,

@@ -167,6 +167,40 @@ pub enum SparseError {
         /// Number of inactive coordinates that may be drawn.
         available: u64,
     },
+    /// A row was to hold more non-zeros than there are columns.
+    #[error("fan-in {fan_in} of row {row} is out of range, expected 0..={cols}")]
+    FanInTooLarge {
+        /// The row.
+        row: usize,
+        /// Number of non-zeros asked for.
+        fan_in: usize,
+        /// Number of columns `k`.
+        cols: usize,
+    },
+    /// A fan-in profile has a number out of range.
+    #[error(
+        "{what} {value} of a fan-in profile is out of range, expected a finite number of at least 0"
+    )]
+    InvalidProfile {
+        /// The number's meaning.
+        what: &'static str,
+        /// The number found.
+        value: f64,
+    },
+    /// A list of rows or columns is not an increasing list of indices.
+    #[error("{axis} index {index} at position {position} is out of range, expected {low}..{size}")]
+    InvalidSet {
+        /// `"row"` or `"column"`.
+        axis: &'static str,
+        /// Where in the list.
+        position: usize,
+        /// The index found.
+        index: u32,
+        /// One more than the index before.
+        low: usize,
+        /// Size of the axis.
+        size: usize,
+    },
     /// A row has fewer inactive coordinates than were asked for.
     #[error("{asked} inactive coordinates asked for in row {row}, expected 0..={available}")]
     NotEnoughInactiveInRow {

@@ -30,6 +30,7 @@ pub mod nn;
 pub mod ops;
 pub mod pattern;
 pub mod prelude;
+mod tap;
 pub mod tensor;
 
 pub use error::SparseError;

@@ -2,7 +2,7 @@
 
 pub use crate::capture::Captured;
 pub use crate::checkpoint::{Checkpoint, CheckpointError};
-pub use crate::dst::{Dst, DstConfig, DstState, LayerUpdate, TopologyUpdate};
+pub use crate::dst::{Dst, DstConfig, DstError, DstState, LayerUpdate, Preset, TopologyUpdate};
 pub use crate::error::SparseError;
 pub use crate::nn::{
     MaskedLinear, PatternSampler, Prune, SparseInitializer, SparseLinear, SparseLinearConfig,

@@ -21,12 +21,48 @@ pub struct Remap {
 }
 
 impl Remap {
+    /// The slots that come from nowhere, increasing.
+    pub fn fresh(&self) -> Vec<u32> {
+        let slots = (0u32..).zip(&self.source);
+        slots
+            .filter(|(_, source)| **source == Source::Fresh)
+            .map(|(slot, _)| slot)
+            .collect()
+    }
+
+    /// The list of slots after the update, with `fresh` where a slot is new.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `list` does not have `old_len` elements.
+    pub fn apply_list<T: Copy>(&self, list: &[T], fresh: T) -> Vec<T> {
+        assert_eq!(
+            list.len(),
+            self.old_len,
+            "a list of slots must have one element per slot before the update"
+        );
+        let source = self.source.iter().map(|source| match source {
+            Source::Old(slot) => list[*slot as usize],
+            Source::Fresh => fresh,
+        });
+        source.collect()
+    }
+
     /// The tensor of slots after the update: survivors keep their bits, fresh slots are zero.
     ///
     /// # Panics
     ///
     /// Panics if `data` is not of shape `[old_len]`, or holds elements of less than a byte.
     pub fn apply(&self, data: TensorData) -> TensorData {
+        self.apply_with(data, None)
+    }
+
+    /// As [`apply`](Self::apply), with the given numbers in the fresh slots, in their order.
+    ///
+    /// # Panics
+    ///
+    /// As [`apply`](Self::apply), and if there is not one number per fresh slot.
+    pub(crate) fn apply_with(&self, data: TensorData, fresh: Option<&[f32]>) -> TensorData {
         let (bytes, shape, dtype) = data.into_parts();
         assert_eq!(
             shape.as_slice(),
@@ -35,10 +71,23 @@ impl Remap {
         );
         let size = dtype.size();
         let mut out = vec![0u8; self.source.len() * size];
+        let fresh =
+            fresh.map(|fresh| TensorData::new(fresh.to_vec(), [fresh.len()]).convert_dtype(dtype));
+        let mut fresh = fresh
+            .as_ref()
+            .map(|fresh| fresh.as_bytes().chunks_exact(size));
         for (new, source) in out.chunks_exact_mut(size).zip(&self.source) {
-            if let Source::Old(slot) = *source {
-                let start = slot as usize * size;
-                new.copy_from_slice(&bytes[start..start + size]);
+            match *source {
+                Source::Old(slot) => {
+                    let start = slot as usize * size;
+                    new.copy_from_slice(&bytes[start..start + size]);
+                }
+                Source::Fresh => {
+                    if let Some(fresh) = &mut fresh {
+                        let number = fresh.next().expect("one number per fresh slot");
+                        new.copy_from_slice(number);
+                    }
+                }
             }
         }
         TensorData::from_bytes(Bytes::from_bytes_vec(out), [self.source.len()], dtype)

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use super::initializer::draw_bias;
 use super::{MaskedLinear, SparseInitializer, SparseLinear};
 use crate::ops::Routines;
-use crate::pattern::{Pattern, nnz_for_sparsity};
+use crate::pattern::{Pattern, Profile, nnz_for_sparsity};
 use crate::tensor::DevicePattern;
 
 /// Configuration of a [`SparseLinear`] layer, or of the [`MaskedLinear`] layer that equals it.
@@ -25,7 +25,11 @@ pub struct SparseLinearConfig {
     pub sparsity: f64,
     /// The exact number of non-zeros; takes the place of `sparsity`.
     pub nnz: Option<usize>,
-    /// How the coordinates are drawn.
+    /// How many inputs every output has.
+    #[config(default = "Profile::Free")]
+    pub profile: Profile,
+    /// How the coordinates are drawn with [`Profile::Free`]. With other profiles it is always
+    /// [`PatternSampler::Ranks`] in every row.
     #[config(default = "PatternSampler::Ranks")]
     pub sampler: PatternSampler,
     /// If a bias should be applied.
@@ -64,8 +68,8 @@ impl SparseLinearConfig {
     /// # Panics
     ///
     /// Panics if `sparsity` is not in `[0, 1)`, if `nnz` exceeds `d_input * d_output`, if a
-    /// dimension exceeds `i32::MAX`, or if an initializer has no sparse form or bounds that are no
-    /// numbers.
+    /// dimension exceeds `i32::MAX`, if the profile has a number out of range, or if an initializer
+    /// has no sparse form or bounds that are no numbers.
     pub fn init(&self, device: &Device) -> SparseLinear {
         let Draw {
             pattern,
@@ -103,9 +107,11 @@ impl SparseLinearConfig {
             Some(nnz) => nnz,
             None => nnz_for_sparsity(shape, self.sparsity).unwrap_or_else(|error| invalid(error)),
         };
-        let pattern = match self.sampler {
-            PatternSampler::Ranks => Pattern::random(shape, nnz, &mut rng),
-            PatternSampler::Rejection => Pattern::random_by_rejection(shape, nnz, &mut rng),
+        let pattern = match (self.profile, self.sampler) {
+            (Profile::Free, PatternSampler::Rejection) => {
+                Pattern::random_by_rejection(shape, nnz, &mut rng)
+            }
+            (profile, _) => profile.pattern(shape, nnz, &mut rng),
         }
         .unwrap_or_else(|error| invalid(error));
         let values = self.initializer.draw_values(&pattern, &mut rng);
@@ -150,4 +156,64 @@ pub(crate) fn parameter(values: Vec<f32>, device: &Device) -> Param<Tensor<1>> {
         )
         .set_require_grad(true)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(profile: Profile) -> SparseLinearConfig {
+        SparseLinearConfig::new(60, 40)
+            .with_sparsity(0.8)
+            .with_profile(profile)
+            .with_seed(Some(5))
+    }
+
+    #[test]
+    fn a_profile_shapes_sparse_and_masked_layers_alike() {
+        let device = Device::default();
+        for profile in [
+            Profile::Free,
+            Profile::Constant,
+            Profile::LogNormal { cv: 1.0 },
+            Profile::PowerLaw { gamma: 0.5 },
+        ] {
+            let config = config(profile);
+            let sparse = config.init(&device);
+            assert_eq!(sparse.nnz(), 480);
+            let masked = config.init_masked(&device);
+            let pruned = masked.pruned.val().into_data();
+            let kept = pruned.iter::<bool>().filter(|pruned| !pruned).count();
+            assert_eq!(kept, 480, "{profile:?}");
+            let values = sparse.values.val().into_data();
+            let dense: Vec<f32> = masked.masked_weight().into_data().iter().collect();
+            for ((row, col), value) in sparse.pattern().iter().zip(values.iter::<f32>()) {
+                assert_eq!(dense[col * 40 + row], value, "{profile:?} ({row}, {col})");
+            }
+        }
+    }
+
+    #[test]
+    fn fan_ins_follow_the_profile() {
+        let device = Device::default();
+        let fan_in = |profile| config(profile).init(&device).pattern().fan_in();
+        assert_eq!(fan_in(Profile::Constant), [12; 40]);
+        let skewed = Profile::LogNormal { cv: 0.8 };
+        let cv = crate::pattern::coefficient_of_variation(&fan_in(skewed));
+        assert!((0.6..0.8).contains(&cv), "{cv}");
+    }
+
+    #[test]
+    fn without_a_profile_the_coordinates_are_those_of_the_seed() {
+        let layer = config(Profile::Free).init(&Device::default());
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let expected = Pattern::random([40, 60], 480, &mut rng).unwrap();
+        assert_eq!(*layer.pattern(), expected);
+    }
+
+    #[test]
+    #[should_panic(expected = "SparseLinearConfig: coefficient of variation NaN")]
+    fn a_profile_out_of_range_panics() {
+        config(Profile::LogNormal { cv: f64::NAN }).init(&Device::default());
+    }
 }

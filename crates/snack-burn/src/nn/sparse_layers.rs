@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Int, Tensor, TensorData};
 
-use crate::error::SparseError;
 use crate::pattern::Pattern;
-use crate::tensor::{decode, encode};
+use crate::tap;
+use crate::tensor::{DevicePattern, replace_pattern, visited_pattern};
 
 const SPARSE_LINEAR: &str = "Struct:SparseLinear";
 
@@ -30,8 +30,32 @@ pub(crate) struct NewWeights {
     pub values: TensorData,
 }
 
+/// A sparse layer with its coordinates as the module holds them.
+#[derive(Debug, Clone)]
+pub(crate) struct FoundLayer {
+    pub name: String,
+    pub values: Tensor<1>,
+    pub values_id: ParamId,
+    /// The values in the graph of derivatives; `None` if they are not tracked.
+    pub node: Option<u64>,
+    pub pattern: DevicePattern,
+}
+
 /// The sparse layers of a module in traversal order.
 pub fn sparse_layers<M: Module>(module: &M) -> Vec<SparseLayer> {
+    let layers = find_layers(module).into_iter();
+    layers
+        .map(|layer| SparseLayer {
+            name: layer.name,
+            values: layer.values,
+            values_id: layer.values_id,
+            pattern: Pattern::clone(layer.pattern.pattern()),
+        })
+        .collect()
+}
+
+/// As [`sparse_layers`], without a copy of the coordinates.
+pub(crate) fn find_layers<M: Module>(module: &M) -> Vec<FoundLayer> {
     let mut finder = Finder::default();
     module.visit(&mut finder);
     finder.found
@@ -57,8 +81,8 @@ fn layer_of(path: &[(String, String)], field: &str) -> Option<String> {
 #[derive(Default)]
 struct Finder {
     path: Vec<(String, String)>,
-    values: Option<(ParamId, Tensor<1>)>,
-    found: Vec<SparseLayer>,
+    values: Option<(ParamId, Option<u64>, Tensor<1>)>,
+    found: Vec<FoundLayer>,
 }
 
 impl ModuleVisitor for Finder {
@@ -73,20 +97,22 @@ impl ModuleVisitor for Finder {
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if layer_of(&self.path, "values").is_some() {
-            self.values = Some((param.id, param.val().reshape([-1])));
+            let values = param.val();
+            let node = tap::node_of(&values);
+            self.values = Some((param.id, node, values.reshape([-1])));
         }
     }
 
-    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+    fn visit_int<const D: usize>(&mut self, _param: &Param<Tensor<D, Int>>) {
         if let Some(name) = layer_of(&self.path, "pattern")
-            && let Some((values_id, values)) = self.values.take()
+            && let Some((values_id, node, values)) = self.values.take()
+            && let Some(pattern) = visited_pattern()
         {
-            let pattern = decode(param.val().into_data())
-                .unwrap_or_else(|error: SparseError| panic!("sparse layer `{name}`: {error}"));
-            self.found.push(SparseLayer {
+            self.found.push(FoundLayer {
                 name,
                 values,
                 values_id,
+                node,
                 pattern,
             });
         }
@@ -120,10 +146,7 @@ impl ModuleMapper for Replacer {
     fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
         let new = layer_of(&self.path, "pattern").and_then(|layer| self.weights.get(&layer));
         let Some(new) = new else { return param };
-        let words = encode(&new.pattern);
-        let length = words.len();
-        let options = (&param.lazy_device(), burn::tensor::DType::I32);
-        let tensor = Tensor::from_data(TensorData::new(words, [length]), options);
-        Param::initialized(param.id, tensor)
+        replace_pattern(new.pattern.clone());
+        param
     }
 }

@@ -16,6 +16,7 @@ use burn::backend::{Autodiff, AutodiffBackend, Backend};
 use burn::tensor::Shape;
 
 use super::{GradientPanel, Index, Routines, SparseOps};
+use crate::tap;
 
 /// What a backward pass needs: an operand is saved only if the other one is tracked.
 #[derive(Clone, Debug)]
@@ -50,6 +51,10 @@ trait Product: core::fmt::Debug + Send + 'static {
         index: Index<B>,
         routines: Routines,
     ) -> FloatTensor<B>;
+
+    /// Offers the factors of the dense gradient of the left operand, whose node is `lhs`, if that
+    /// is a weight.
+    fn offer<B: SparseOps>(lhs: NodeId, grad: &FloatTensor<B>, rhs: &FloatTensor<B>);
 }
 
 /// `Y = X W^T`, operands: values, `X`.
@@ -82,6 +87,10 @@ impl Product for Spmm {
         routines: Routines,
     ) -> FloatTensor<B> {
         B::spmm_transposed(values, index, grad, routines)
+    }
+
+    fn offer<B: SparseOps>(values: NodeId, grad: &FloatTensor<B>, x: &FloatTensor<B>) {
+        tap::offer::<B>(values, grad, x);
     }
 }
 
@@ -116,6 +125,10 @@ impl Product for SpmmTransposed {
     ) -> FloatTensor<B> {
         B::spmm(values, index, grad, routines)
     }
+
+    fn offer<B: SparseOps>(values: NodeId, grad: &FloatTensor<B>, y: &FloatTensor<B>) {
+        tap::offer::<B>(values, y, grad);
+    }
 }
 
 /// `d[s] = sum_b Y[b, row(s)] X[b, col(s)]`, operands: `Y`, `X`.
@@ -149,6 +162,8 @@ impl Product for Sddmm {
     ) -> FloatTensor<B> {
         B::spmm_transposed(grad, index, y, routines)
     }
+
+    fn offer<B: SparseOps>(_: NodeId, _: &FloatTensor<B>, _: &FloatTensor<B>) {}
 }
 
 #[derive(Debug)]
@@ -172,11 +187,18 @@ impl<P: Product, B: SparseOps> Backward<B, 2> for ProductBackward<P> {
         let lhs: Option<FloatTensor<B>> = lhs.map(|id| checkpointer.retrieve_node_output(id));
         let rhs: Option<FloatTensor<B>> = rhs.map(|id| checkpointer.retrieve_node_output(id));
         let index_rhs = index.clone();
+        let lhs_id = ops.parents[0].as_ref().map(|node| node.id);
         binary::<B, _, _>(
             ops.parents,
             ops.node,
             grads,
-            |grad| P::grad_lhs::<B>(grad, rhs.expect(SAVED), index, routines),
+            |grad| {
+                let rhs = rhs.expect(SAVED);
+                if let Some(id) = lhs_id {
+                    P::offer::<B>(id, &grad, &rhs);
+                }
+                P::grad_lhs::<B>(grad, rhs, index, routines)
+            },
             |grad| P::grad_rhs::<B>(grad, lhs.expect(SAVED), index_rhs, routines),
         );
     }
@@ -215,6 +237,7 @@ impl<B: SparseOps> Backward<B, 3> for SpmmBiasBackward {
         }
         if let Some(node) = values_node {
             let x = x.expect(SAVED);
+            Spmm::offer::<B>(node.id, &grad, &x);
             let grad = Spmm::grad_lhs::<B>(grad.clone(), x, index.clone(), routines);
             grads.register::<B>(node.id, grad);
         }

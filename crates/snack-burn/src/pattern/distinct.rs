@@ -6,7 +6,7 @@ use rand::{Rng, RngExt};
 ///
 /// `count` must not exceed `population`. Time `O(count log count)` and memory `O(count)`, however
 /// large the share that is drawn.
-pub(super) fn draw_distinct<R: Rng + ?Sized>(
+pub(crate) fn draw_distinct<R: Rng + ?Sized>(
     count: usize,
     population: u64,
     rng: &mut R,

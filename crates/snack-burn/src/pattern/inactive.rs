@@ -81,7 +81,7 @@ impl Pattern {
     }
 
     /// Ranks among the inactive coordinates of a checked list of flat indices.
-    fn inactive_ranks(&self, flats: &[u64]) -> Result<Vec<u64>, SparseError> {
+    pub(super) fn inactive_ranks(&self, flats: &[u64]) -> Result<Vec<u64>, SparseError> {
         let size = self.size();
         let mut previous = None;
         let mut ranks = Vec::with_capacity(flats.len());

@@ -7,14 +7,19 @@
 //! `2^32`. Whoever receives a [`Pattern`] may trust that all of this holds.
 
 mod access;
+mod apportion;
 mod base;
 mod builder;
 mod check;
 mod dense;
 mod distinct;
+mod fan_in;
 mod fmt;
 mod inactive;
+mod normal;
+mod profile;
 mod random;
+mod region;
 mod sets;
 mod shape;
 mod sparsity;
@@ -27,7 +32,12 @@ mod value;
 mod properties;
 
 pub use base::*;
+pub use profile::*;
+pub use region::*;
 pub use sparsity::*;
 pub use transpose::*;
 pub use triples::*;
 pub use value::*;
+
+pub(crate) use apportion::apportion;
+pub(crate) use distinct::draw_distinct;

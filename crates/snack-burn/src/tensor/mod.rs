@@ -12,5 +12,5 @@ pub use device_pattern::DevicePattern;
 pub use factors::{Candidate, GradientFactors};
 pub use sparse_tensor::SparseTensor;
 
-pub(crate) use ops::{product, reshape};
-pub(crate) use pattern_module::{decode, encode};
+pub(crate) use ops::{product, reshape, sampled_product};
+pub(crate) use pattern_module::{decode, replace_pattern, visited_pattern};

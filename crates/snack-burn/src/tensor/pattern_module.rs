@@ -4,6 +4,8 @@
 //! parameter rather than one per list, so that a record carries a pattern whole or not at all. It
 //! is lazy: traversals that do not read it, such as an optimizer step, cost nothing.
 
+use std::cell::RefCell;
+
 use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
     Param,
@@ -15,8 +17,28 @@ use super::device_pattern::upload;
 use crate::error::SparseError;
 use crate::pattern::Pattern;
 
+thread_local! {
+    /// The pattern that a traversal of this thread is at, and what takes its place.
+    ///
+    /// A visitor sees the integer parameter alone. Those of this crate need the pattern itself, and
+    /// would otherwise upload it to read it back.
+    static VISITED: RefCell<Option<DevicePattern>> = const { RefCell::new(None) };
+    static REPLACEMENT: RefCell<Option<Pattern>> = const { RefCell::new(None) };
+}
+
+/// The pattern whose parameter is being visited, for a visitor's `visit_int`.
+pub(crate) fn visited_pattern() -> Option<DevicePattern> {
+    VISITED.with_borrow(Clone::clone)
+}
+
+/// Gives the pattern whose parameter is being mapped other coordinates, for a mapper's `map_int`
+/// that returns the parameter as it is.
+pub(crate) fn replace_pattern(pattern: Pattern) {
+    REPLACEMENT.set(Some(pattern));
+}
+
 /// The recorded form of a pattern.
-pub(crate) fn encode(pattern: &Pattern) -> Vec<i32> {
+fn encode(pattern: &Pattern) -> Vec<i32> {
     let [rows, cols] = pattern.shape();
     let mut words = Vec::with_capacity(encoded_len(pattern));
     words.extend([rows as i32, cols as i32]);
@@ -121,11 +143,17 @@ impl Module for DevicePattern {
     }
 
     fn visit<Visitor: ModuleVisitor>(&self, visitor: &mut Visitor) {
+        let outer = VISITED.replace(Some(self.clone()));
         visitor.visit_int(&self.as_param());
+        VISITED.set(outer);
     }
 
     fn map<Mapper: ModuleMapper>(self, mapper: &mut Mapper) -> Self {
+        REPLACEMENT.set(None);
         let param = mapper.map_int(self.as_param());
+        if let Some(pattern) = REPLACEMENT.take() {
+            return DevicePattern::new(pattern, self.device()).with_id(self.id);
+        }
         // Still lazy: the mapper neither read nor replaced it.
         if !param.is_initialized() {
             return self;

@@ -124,8 +124,8 @@ impl TrainOptions {
             (
                 "--drop-fraction",
                 self.drop_fraction,
-                (0.0..=1.0).contains(&self.drop_fraction),
-                "between 0 and 1",
+                (0.0..1.0).contains(&self.drop_fraction),
+                "at least 0 and below 1",
             ),
         ];
         match numbers.into_iter().find(|(_, _, valid, _)| !valid) {

@@ -20,7 +20,8 @@ pub struct Trainer {
     device: Device,
     model: Gpt2,
     optim: ModuleOptimizer,
-    dst: Dst,
+    /// `None` if the topology never changes.
+    dst: Option<Dst>,
     counters: Counters,
     open_loss: Option<Tensor<1>>,
     started: Instant,
@@ -35,10 +36,12 @@ impl Trainer {
     /// Panics if [`TrainOptions::validate`] or [`Corpus::check_length`] would refuse.
     pub fn new(options: TrainOptions, corpus: Corpus, device: &Device) -> Self {
         let device = device.clone().autodiff();
+        let model = options.model.init(options.seed, &device);
+        let dst = topology(&options, &model, DstState::default());
         Self {
-            model: options.model.init(options.seed, &device),
+            dst: dst.unwrap_or_else(|error| panic!("topology of the run: {error}")),
+            model,
             optim: optimizer(&options),
-            dst: topology(&options).init(),
             counters: Counters::default(),
             open_loss: None,
             started: Instant::now(),
@@ -63,20 +66,23 @@ impl Trainer {
         path: &Path,
     ) -> Result<Self, Gpt2Error> {
         let device = device.clone().autodiff();
+        let foreign = |reason: String| Gpt2Error::ForeignCheckpoint {
+            path: path.to_owned(),
+            reason,
+        };
         let model = options
             .model
             .init(options.seed, &device)
             .try_load_sparse_record(checkpoint.model)
-            .map_err(|error| Gpt2Error::ForeignCheckpoint {
-                path: path.to_owned(),
-                reason: error.to_string(),
-            })?;
+            .map_err(|error| foreign(error.to_string()))?;
+        let dst = topology(&options, &model, checkpoint.dst)
+            .map_err(|error| foreign(error.to_string()))?;
         let open_loss = (counters.open_steps > 0)
             .then(|| Tensor::from_floats([counters.open_loss], &device.clone().inner()));
         Ok(Self {
             model,
             optim: optimizer(&options).load_record(checkpoint.optimizer),
-            dst: topology(&options).init_from(checkpoint.dst),
+            dst,
             open_loss,
             started: Instant::now(),
             earlier_seconds: counters.seconds,
@@ -110,8 +116,8 @@ impl Trainer {
         let rate = self.options.learning_rate_at(step);
         let mut model = self.optim.step(rate, self.model, grads);
         let mut optim = self.optim;
-        if self.options.updates_topology() {
-            (model, optim) = self.dst.step(model, optim);
+        if let Some(dst) = &mut self.dst {
+            (model, optim) = dst.step(model, optim);
         }
 
         let loss = loss.inner();
@@ -133,9 +139,7 @@ impl Trainer {
 
     /// The topology update of the newest step, if it made one.
     pub fn update(&self) -> Option<&TopologyUpdate> {
-        self.dst
-            .last_update()
-            .filter(|_| self.options.updates_topology())
+        self.dst.as_ref()?.last_update()
     }
 
     /// Mean training loss since this was last asked; waits for the device.
@@ -191,7 +195,7 @@ impl Trainer {
         let checkpoint = Checkpoint {
             model: self.model.clone().into_record(),
             optimizer: self.optim.to_record(),
-            dst: self.dst.state(),
+            dst: self.dst.as_ref().map(Dst::state).unwrap_or_default(),
             user: state.to_value(),
         };
         Ok(checkpoint.save(path)?)
@@ -266,10 +270,19 @@ fn optimizer(options: &TrainOptions) -> ModuleOptimizer {
     )
 }
 
-fn topology(options: &TrainOptions) -> DstConfig {
-    DstConfig::set()
+fn topology(
+    options: &TrainOptions,
+    model: &Gpt2,
+    state: DstState,
+) -> Result<Option<Dst>, DstError> {
+    if !options.updates_topology() {
+        return Ok(None);
+    }
+    let dst = DstConfig::set()
         .with_drop_fraction(options.drop_fraction)
         .with_every(options.update_every as u64)
         .with_stop(Some(options.last_update() as u64))
         .with_seed(options.seed)
+        .init_from(model, state)?;
+    Ok(Some(dst))
 }

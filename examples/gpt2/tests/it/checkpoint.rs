@@ -1,7 +1,7 @@
 use crate::support::{device, finish, tiny};
 use burn::{module::Module, nn::LinearConfig, optim::AdamWConfig};
 use gpt2::{Args, MlpMode};
-use snack_burn::prelude::{Checkpoint, DstConfig};
+use snack_burn::prelude::{Checkpoint, DstState};
 use std::{fs, path::Path};
 
 /// A finished run of two steps.
@@ -138,7 +138,7 @@ fn checkpoints_of_other_programs_are_refused() {
     Checkpoint {
         model: LinearConfig::new(2, 2).init(&device()).into_record(),
         optimizer: AdamWConfig::new().init().to_record(),
-        dst: DstConfig::set().init().state(),
+        dst: DstState::default(),
         user: serde_json::json!({"epoch": 3}),
     }
     .save(args.out.as_ref().unwrap().join("checkpoint.bpk"))

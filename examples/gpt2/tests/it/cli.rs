@@ -110,7 +110,7 @@ fn values_out_of_range_are_named_and_nothing_is_written() {
                 drop_fraction: Some(1.1),
                 ..tiny.clone()
             },
-            "--drop-fraction is 1.1, but must be between 0 and 1",
+            "--drop-fraction is 1.1, but must be at least 0 and below 1",
         ),
         (
             Args {

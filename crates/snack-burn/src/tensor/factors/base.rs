@@ -105,6 +105,21 @@ impl GradientFactors {
         self
     }
 
+    /// The gradient of the output, `[batch, m]`.
+    pub fn g(&self) -> &Tensor<2> {
+        &self.g
+    }
+
+    /// The input, `[batch, k]`.
+    pub fn x(&self) -> &Tensor<2> {
+        &self.x
+    }
+
+    /// The bound of [`with_scratch_bytes`](GradientFactors::with_scratch_bytes).
+    pub fn scratch_bytes(&self) -> usize {
+        self.scratch
+    }
+
     /// The shape `[m, k]` of the gradient.
     pub fn dims(&self) -> [usize; 2] {
         [self.g.dims()[1], self.x.dims()[1]]

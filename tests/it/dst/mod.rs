@@ -1,0 +1,12 @@
+//! The engine of dynamic sparse training, from outside.
+
+mod bad_input;
+mod capture;
+mod followers;
+mod groups;
+#[cfg(feature = "train")]
+mod learner;
+mod presets;
+mod probe;
+mod resume;
+mod rigl;
