@@ -52,7 +52,7 @@ impl Remap {
     ///
     /// # Panics
     ///
-    /// Panics if `data` is not of shape `[old_len]`, or holds elements of less than a byte.
+    /// Panics if `data` is not of shape `[old_len]`, or quantized.
     pub fn apply(&self, data: TensorData) -> TensorData {
         self.apply_with(data, None)
     }
@@ -69,28 +69,35 @@ impl Remap {
             [self.old_len],
             "a tensor of slots must have one element per slot before the update"
         );
-        let size = dtype.size();
-        let mut out = vec![0u8; self.source.len() * size];
         let fresh =
             fresh.map(|fresh| TensorData::new(fresh.to_vec(), [fresh.len()]).convert_dtype(dtype));
-        let mut fresh = fresh
-            .as_ref()
-            .map(|fresh| fresh.as_bytes().chunks_exact(size));
-        for (new, source) in out.chunks_exact_mut(size).zip(&self.source) {
-            match *source {
-                Source::Old(slot) => {
-                    let start = slot as usize * size;
-                    new.copy_from_slice(&bytes[start..start + size]);
-                }
-                Source::Fresh => {
-                    if let Some(fresh) = &mut fresh {
-                        let number = fresh.next().expect("one number per fresh slot");
-                        new.copy_from_slice(number);
-                    }
-                }
-            }
-        }
+        let fresh = fresh.as_ref().map(TensorData::as_bytes);
+        let out = match dtype.size() {
+            1 => self.gather::<1>(&bytes, fresh),
+            2 => self.gather::<2>(&bytes, fresh),
+            4 => self.gather::<4>(&bytes, fresh),
+            8 => self.gather::<8>(&bytes, fresh),
+            size => unreachable!("a number of {size} bytes"),
+        };
         TensorData::from_bytes(Bytes::from_bytes_vec(out), [self.source.len()], dtype)
+    }
+}
+
+impl Remap {
+    /// Elements of `N` bytes.
+    fn gather<const N: usize>(&self, bytes: &[u8], fresh: Option<&[u8]>) -> Vec<u8> {
+        let (old, _) = bytes.as_chunks::<N>();
+        let mut fresh = fresh.map(|fresh| fresh.as_chunks::<N>().0.iter());
+        let mut out = Vec::with_capacity(self.source.len() * N);
+        for source in &self.source {
+            let element = match (source, &mut fresh) {
+                (Source::Old(slot), _) => old[*slot as usize],
+                (Source::Fresh, None) => [0; N],
+                (Source::Fresh, Some(fresh)) => *fresh.next().expect("one number per fresh slot"),
+            };
+            out.extend_from_slice(&element);
+        }
+        out
     }
 }
 

@@ -20,17 +20,26 @@ pub enum Scope {
 
 /// The `count` slots with the lowest scores, ascending by slot; equal scores by lower slot.
 pub(crate) fn lowest(scores: &[f32], count: usize) -> Vec<u32> {
-    let mut slots: Vec<u32> = (0..scores.len() as u32).collect();
-    if count < slots.len() {
-        slots.select_nth_unstable_by(count, |&a, &b| {
-            scores[a as usize]
-                .total_cmp(&scores[b as usize])
-                .then(a.cmp(&b))
-        });
-        slots.truncate(count);
-    }
-    slots.sort_unstable();
-    slots
+    let keys = || (0u32..).zip(scores).map(|(slot, &score)| key(score, slot));
+    let last = match count.checked_sub(1) {
+        None => return Vec::new(),
+        Some(last) if last + 1 >= scores.len() => return (0..scores.len() as u32).collect(),
+        Some(last) => *keys().collect::<Vec<_>>().select_nth_unstable(last).1,
+    };
+    keys()
+        .filter(|&key| key <= last)
+        .map(|key| key as u32)
+        .collect()
+}
+
+/// Orders by score as [`f32::total_cmp`] does, then by slot.
+fn key(score: f32, slot: u32) -> u64 {
+    let bits = score.to_bits();
+    let ordered = match bits >> 31 {
+        0 => bits | 1 << 31,
+        _ => !bits,
+    };
+    u64::from(ordered) << 32 | u64::from(slot)
 }
 
 /// As [`lowest`] within each row, which gives up `quotas[row]` slots.
@@ -78,6 +87,30 @@ mod tests {
     use super::*;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn every_kind_of_number_has_its_place() {
+        let scores = [
+            f32::NAN,
+            0.0,
+            -0.0,
+            1.0,
+            f32::INFINITY,
+            -1.0,
+            f32::NEG_INFINITY,
+            1e-45,
+            -1e-45,
+            -f32::NAN,
+            1.0,
+        ];
+        let mut order: Vec<u32> = (0..scores.len() as u32).collect();
+        order.sort_by(|&a, &b| scores[a as usize].total_cmp(&scores[b as usize]));
+        for count in 0..=scores.len() + 1 {
+            let mut expected = order[..count.min(scores.len())].to_vec();
+            expected.sort_unstable();
+            assert_eq!(lowest(&scores, count), expected);
+        }
+    }
 
     #[test]
     fn rows_choose_among_their_own() {

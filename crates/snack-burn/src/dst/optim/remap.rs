@@ -6,6 +6,7 @@ use burn::module::ParamId;
 use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use burn::tensor::TensorData;
 use burn_pack::{Reader, Tensor, Writer};
+use rayon::prelude::*;
 
 use crate::dst::{DstError, LayerChange, Source, StatePolicy};
 
@@ -65,8 +66,6 @@ pub(crate) fn remapped_record(
     let reader = Reader::from_bytes(bytes).map_err(|error| failed(&error))?;
     let scalars = reader.scalars().clone();
     let metadata = reader.metadata().clone();
-    let mut tensors = Vec::new();
-    let mut moved = false;
     let read = reader.into_tensors().map_err(|error| failed(&error))?;
     for (id, change) in changes {
         if change.policy == StatePolicy::LocalClock {
@@ -74,22 +73,25 @@ pub(crate) fn remapped_record(
             check_clock(change, own.map(|tensor| field_of(&tensor.name)))?;
         }
     }
-    for tensor in read {
-        let (name, dtype, shape, id, bytes) =
-            tensor.into_parts().map_err(|error| failed(&error))?;
-        let change = id.and_then(|id| changes.get(&ParamId::from(id)));
-        let data = TensorData::from_bytes(bytes, shape, dtype);
-        let data = match change {
-            Some(change) if data.shape().as_slice() == [change.change.remap.old_len] => {
-                moved = true;
-                change.apply(&name, data)
-            }
-            _ => data,
-        };
-        let (bytes, shape, dtype) = data.into_parts();
-        tensors.push(Tensor::new(name, dtype, shape, id, bytes));
-    }
-    if !moved {
+    let tensors: Result<Vec<(Tensor, bool)>, DstError> = read
+        .into_par_iter()
+        .map(|tensor| {
+            let (name, dtype, shape, id, bytes) =
+                tensor.into_parts().map_err(|error| failed(&error))?;
+            let change = id.and_then(|id| changes.get(&ParamId::from(id)));
+            let data = TensorData::from_bytes(bytes, shape, dtype);
+            let (data, moved) = match change {
+                Some(change) if data.shape().as_slice() == [change.change.remap.old_len] => {
+                    (change.apply(&name, data), true)
+                }
+                _ => (data, false),
+            };
+            let (bytes, shape, dtype) = data.into_parts();
+            Ok((Tensor::new(name, dtype, shape, id, bytes), moved))
+        })
+        .collect();
+    let (tensors, moved): (Vec<Tensor>, Vec<bool>) = tensors?.into_iter().unzip();
+    if !moved.contains(&true) {
         return Ok(None);
     }
     let mut writer = Writer::new(tensors);

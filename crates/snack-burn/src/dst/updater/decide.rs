@@ -1,0 +1,212 @@
+//! What an update will change, before anything has changed.
+
+use std::collections::BTreeMap;
+
+use burn::module::Module;
+
+use super::{Dst, Rule};
+use crate::dst::collect::FoundFactors;
+use crate::dst::{
+    DstError, Functional, LayerGraph, LayerUpdate, NetView, Plan, Signals, SkipReason, StatePolicy,
+    TopologyUpdate, UpdateRandom,
+};
+use crate::nn::{FoundLayer, find_layers};
+
+/// An update that is decided but not applied.
+pub(super) struct Decision {
+    pub update: TopologyUpdate,
+    pub plans: Vec<(FoundLayer, Plan, StatePolicy)>,
+}
+
+impl Dst {
+    /// The layers, unless this step neither updates nor captures nor comes before one that does.
+    pub(super) fn layers_to_look_at<M: Module>(&self, model: &M) -> Option<Vec<FoundLayer>> {
+        let busy = self.groups.iter().filter_map(|group| group.rule.as_ref());
+        busy.into_iter()
+            .any(|rule| {
+                rule.schedule.turnover(self.step).is_some()
+                    || rule.captures(self.step)
+                    || rule.captures(self.step + 1)
+            })
+            .then(|| find_layers(model))
+    }
+
+    pub(super) fn decide(&mut self, found: &[FoundLayer]) -> Result<Decision, DstError> {
+        self.check(found)?;
+        self.collect(found);
+        let mut decision = Decision {
+            update: TopologyUpdate {
+                step: self.step,
+                layers: Vec::new(),
+                skipped: None,
+            },
+            plans: Vec::new(),
+        };
+        let mut due = false;
+        let mut outcomes = BTreeMap::new();
+        for (index, group) in self.groups.iter().enumerate() {
+            let Some(rule) = &group.rule else { continue };
+            let Some(turnover) = rule.schedule.turnover(self.step) else {
+                continue;
+            };
+            due = true;
+            let members: Vec<usize> = (0..found.len())
+                .filter(|&layer| self.layers[layer].group == index)
+                .collect();
+            if members.is_empty() {
+                continue;
+            }
+            let needs = rule.method.needs();
+            let wanted = members.iter().filter(|_| needs.needs_factors());
+            let factors: BTreeMap<usize, FoundFactors> = wanted
+                .map(|&layer| {
+                    let factors = self.collected.factors(&found[layer], rule.scratch_bytes);
+                    (layer, factors)
+                })
+                .collect();
+            let usable: Vec<usize> = match needs.needs_factors() {
+                false => members.clone(),
+                true => members
+                    .iter()
+                    .copied()
+                    .filter(|layer| matches!(factors[layer], FoundFactors::Finite(_)))
+                    .collect(),
+            };
+            if needs.needs_factors() {
+                let bad = |layer: &&usize| matches!(factors[layer], FoundFactors::NotFinite);
+                let reason = match members.iter().find(bad) {
+                    Some(&layer) => Some(SkipReason::NonFiniteGradient {
+                        layer: found[layer].name.clone(),
+                    }),
+                    None if usable.is_empty() => Some(SkipReason::NoGradient),
+                    None => None,
+                };
+                if reason.is_some() {
+                    decision.update.skipped = decision.update.skipped.or(reason);
+                    continue;
+                }
+            }
+            let functional = match needs.functional {
+                true => self.functional_of(found, rule)?,
+                false => BTreeMap::new(),
+            };
+            let views = self.slots.views(found, &usable, needs, &factors, self.step);
+            let net = NetView::new(
+                views
+                    .iter()
+                    .map(|view| view.as_view(functional.get(view.name())))
+                    .collect(),
+                self.step,
+            );
+            let random = UpdateRandom {
+                seed: self.seed.wrapping_add((index as u64) << 32),
+                step: self.step,
+            };
+            let plans = rule.method.plan(&net, turnover, random)?;
+            if plans.len() != usable.len() {
+                return Err(DstError::PlanCount {
+                    expected: usable.len(),
+                    found: plans.len(),
+                });
+            }
+            for (layer, plan) in usable.into_iter().zip(plans) {
+                outcomes.insert(layer, (plan, rule.state));
+            }
+        }
+        for (index, layer) in found.iter().enumerate() {
+            let is_due = |rule: &Rule| rule.schedule.turnover(self.step).is_some();
+            if !self.rule_of(index).is_some_and(is_due) {
+                continue;
+            }
+            self.collected.clear(&layer.name);
+            let outcome = outcomes.remove(&index);
+            let plan = outcome.as_ref().map(|(plan, _)| plan);
+            decision.update.layers.push(LayerUpdate::of(layer, plan));
+            if let Some((plan, state)) = outcome
+                && !plan.is_noop()
+            {
+                decision.plans.push((layer.clone(), plan, state));
+            }
+        }
+        if due {
+            self.skipped += u64::from(decision.update.skipped.is_some());
+            self.last = Some(decision.update.clone());
+        }
+        Ok(decision)
+    }
+
+    /// The layers must be those that the updater was made for.
+    fn check(&self, found: &[FoundLayer]) -> Result<(), DstError> {
+        if let Some(layer) = self
+            .layers
+            .iter()
+            .zip(found)
+            .find(|(a, b)| a.name != b.name)
+        {
+            return Err(DstError::UnknownLayer {
+                name: layer.1.name.clone(),
+            });
+        }
+        match found.len() == self.layers.len() {
+            true => self.slots.check(found),
+            false => Err(DstError::PlanCount {
+                expected: self.layers.len(),
+                found: found.len(),
+            }),
+        }
+    }
+
+    pub(super) fn needs(&self, layer: usize) -> Signals {
+        match &self.groups[self.layers[layer].group].rule {
+            Some(rule) => rule.method.needs(),
+            None => Signals::NONE,
+        }
+    }
+
+    pub(super) fn needs_of_all(&self) -> Signals {
+        (0..self.layers.len()).fold(Signals::NONE, |needs, layer| needs | self.needs(layer))
+    }
+
+    pub(super) fn rule_of(&self, layer: usize) -> Option<&Rule> {
+        self.groups[self.layers[layer].group].rule.as_ref()
+    }
+
+    /// Reachability must make sense of the layers where a rule needs it.
+    pub(super) fn check_reachability(&self, found: &[FoundLayer]) -> Result<(), DstError> {
+        for rule in self.groups.iter().filter_map(|group| group.rule.as_ref()) {
+            if rule.method.needs().functional {
+                self.functional_of(found, rule)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn functional_of(
+        &self,
+        found: &[FoundLayer],
+        rule: &Rule,
+    ) -> Result<BTreeMap<String, Functional>, DstError> {
+        let layers: Vec<_> = found
+            .iter()
+            .map(|layer| (layer.name.as_str(), &**layer.pattern.pattern()))
+            .collect();
+        let chain;
+        let graph = match &rule.graph {
+            Some(graph) => graph,
+            None => {
+                chain = LayerGraph::chain(&layers)?;
+                &chain
+            }
+        };
+        let functional = graph.functional(&layers)?;
+        let names = layers.iter().map(|(name, _)| name.to_string());
+        Ok(names
+            .zip(functional)
+            .zip(found)
+            .map(|((name, functional), layer)| {
+                let everywhere = || Functional::everywhere(layer.pattern.pattern().shape());
+                (name, functional.unwrap_or_else(everywhere))
+            })
+            .collect())
+    }
+}

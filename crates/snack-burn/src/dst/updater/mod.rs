@@ -1,0 +1,10 @@
+//! Topology updates of whole models.
+
+mod apply;
+mod base;
+mod decide;
+mod gather;
+mod rule;
+
+pub use base::*;
+pub use rule::*;
