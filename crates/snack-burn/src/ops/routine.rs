@@ -39,7 +39,7 @@ pub enum SpmmRoutine {
     /// The transposed product in the order of the rows: a cube adds row after row to sums in shared
     /// memory, and a second kernel adds the sums of all cubes. For small batches.
     RowScatter,
-    /// Tiles of the dense operand in shared memory, turned feature-major; a plane per row walks its
+    /// Tiles of the dense operand in shared memory, turned feature-major; a few lanes per row walk its
     /// entries in a tile: for batches of eight and more on devices with large shared memory.
     RowTile,
     /// One unit per row and tile of the batch, for devices without plane operations.
@@ -91,7 +91,8 @@ pub struct Routines {
     pub spmm_transposed: Option<SpmmRoutine>,
     /// Routine of the sampled product, which is the gradient of the values.
     pub sddmm: SddmmRoutine,
-    /// Bytes of device memory that the panels of the `panel` routine may take, 40 MB by default.
+    /// Bytes of device memory that the panels of the `panel` routine and the sums of `row_tile` may
+    /// take, 40 MB by default.
     pub panel_bytes: usize,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A pack is a group of [`PACK`] entries that begins at a multiple of it, so that one load brings
 //! the values of all and another their coordinates: the routines for small batches are bound by
-//! instructions, not by bytes. Packs overlap the ends of rows; kernels mask what is not theirs.
+//! instructions, not by bytes. Products walk the packs that lie in a row as a whole without masks,
+//! and take the few entries beside them one by one.
 
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
