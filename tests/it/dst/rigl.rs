@@ -245,15 +245,14 @@ fn y_len() -> usize {
 }
 
 /// One layer, one sample: the gradient at `(i, j)` is `g_i x_j` by the choice of weights and input.
-fn returning(fresh: FreshValue) -> (SparseLinear, Dst, ModuleOptimizer) {
-    let device = flex().expect("the host").autodiff();
+fn returning(device: &Device, fresh: FreshValue) -> (SparseLinear, Dst, ModuleOptimizer) {
     let pattern = Pattern::from_sorted_flats([2, 4], [0, 1, 5, 6]).unwrap();
     let mut layer = SparseLinearConfig::new(4, 2)
         .with_nnz(Some(4))
         .with_bias(false)
         .with_seed(Some(1))
-        .init(&device);
-    layer.pattern = DevicePattern::new(pattern, &device);
+        .init(device);
+    layer.pattern = DevicePattern::new(pattern, device);
     layer.values = layer.values.map(|old| {
         let values = TensorData::from([0.5f32, 0.1, 0.2, 0.9]);
         Tensor::from_data(values, &old.device()).require_grad()
@@ -267,9 +266,9 @@ fn returning(fresh: FreshValue) -> (SparseLinear, Dst, ModuleOptimizer) {
     let momentum = MomentumConfig::new().with_momentum(0.5).with_dampening(0.0);
     let mut optim = SgdConfig::new().with_momentum(Some(momentum)).init();
     // The loss is `y_0 - 10 y_1`, so that the gradient is `[x, -10 x]`.
-    let x = tensor2(&[0.001, 0.04, 0.002, 0.003], [1, 4], &device);
+    let x = tensor2(&[0.001, 0.04, 0.002, 0.003], [1, 4], device);
     let y = layer.forward(x);
-    let loss = (y * tensor2(&[1.0, -10.0], [1, 2], &device)).sum();
+    let loss = (y * tensor2(&[1.0, -10.0], [1, 2], device)).sum();
     let grads = GradientsParams::from_grads(loss.backward(), &layer);
     let layer = optim.step(1e-3, layer, grads);
     let layer = dst.step_mut(layer, &mut optim);
@@ -290,34 +289,36 @@ fn velocity(layer: &SparseLinear, optim: &ModuleOptimizer) -> Vec<f64> {
 /// are those of `(1, 1)`, which was just dropped, then `(0, 1)` too, then `(1, 3)`.
 #[test]
 fn a_connection_that_was_just_dropped_may_return() {
-    let (layer, dst, optim) = returning(FreshValue::KeepIfReturned(Box::new(FreshValue::Zero)));
-    let update = &dst.last_update().unwrap().layers[0];
-    assert_eq!((update.dropped, update.grown, update.returned), (0, 0, 2));
-    let flats: Vec<u64> = layer.pattern().flats().collect();
-    assert_eq!(flats, [0, 1, 5, 6]);
-    // As if they had stayed: the values after the step, and their momenta.
-    let expected = [0.5 - 1e-6, 0.1 - 4e-5, 0.2 + 4e-4, 0.9 + 2e-5];
-    assert_within("values", &floats(&layer.values.val()), &expected, 1e-6);
-    let expected = [0.001, 0.04, -0.4, -0.02];
-    assert_within("velocity", &velocity(&layer, &optim), &expected, 1e-6);
+    for backend in backends() {
+        let fresh = FreshValue::KeepIfReturned(Box::new(FreshValue::Zero));
+        let (layer, dst, optim) = returning(&backend.autodiff(), fresh);
+        let update = &dst.last_update().unwrap().layers[0];
+        assert_eq!((update.dropped, update.grown, update.returned), (0, 0, 2));
+        let flats: Vec<u64> = layer.pattern().flats().collect();
+        assert_eq!(flats, [0, 1, 5, 6], "{}", backend.name);
+        // As if they had stayed: the values after the step, and their momenta.
+        let expected = [0.5 - 1e-6, 0.1 - 4e-5, 0.2 + 4e-4, 0.9 + 2e-5];
+        assert_within("values", &floats(&layer.values.val()), &expected, 1e-6);
+        let expected = [0.001, 0.04, -0.4, -0.02];
+        assert_within("velocity", &velocity(&layer, &optim), &expected, 1e-6);
+    }
 }
 
 /// Without that rule the best of the others enter, with zeros.
 #[test]
 fn without_returns_a_dropped_connection_stays_out() {
-    let (layer, dst, optim) = returning(FreshValue::Zero);
-    let update = &dst.last_update().unwrap().layers[0];
-    assert_eq!((update.dropped, update.grown, update.returned), (2, 2, 0));
-    let flats: Vec<u64> = layer.pattern().flats().collect();
-    assert_eq!(
-        flats,
-        [0, 4, 6, 7],
-        "the gradients at 4 and 7 are -0.01 and -0.03"
-    );
-    let values = floats(&layer.values.val());
-    assert_eq!((values[1], values[3]), (0.0, 0.0));
-    let velocity = velocity(&layer, &optim);
-    assert_eq!((velocity[1], velocity[3]), (0.0, 0.0));
+    for backend in backends() {
+        let (layer, dst, optim) = returning(&backend.autodiff(), FreshValue::Zero);
+        let update = &dst.last_update().unwrap().layers[0];
+        assert_eq!((update.dropped, update.grown, update.returned), (2, 2, 0));
+        let flats: Vec<u64> = layer.pattern().flats().collect();
+        let text = "the gradients at 4 and 7 are -0.01 and -0.03";
+        assert_eq!(flats, [0, 4, 6, 7], "{text} on {}", backend.name);
+        let values = floats(&layer.values.val());
+        assert_eq!((values[1], values[3]), (0.0, 0.0));
+        let velocity = velocity(&layer, &optim);
+        assert_eq!((velocity[1], velocity[3]), (0.0, 0.0));
+    }
 }
 
 /// A cosine that has fallen to nothing, at its end and beyond.

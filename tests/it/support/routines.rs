@@ -43,9 +43,10 @@ fn spmm_routines(backend: &Backend, scatter: Expected) -> Vec<(Routines, &'stati
             SpmmRoutine::Auto | SpmmRoutine::Estimated | SpmmRoutine::Composed => Expected::Present,
             SpmmRoutine::HostRows => host_only(backend),
             SpmmRoutine::RowUnit => cube_only(backend),
-            SpmmRoutine::Panel | SpmmRoutine::RowBlock | SpmmRoutine::RowVector => {
-                cooperating_cubes(backend)
-            }
+            SpmmRoutine::Panel
+            | SpmmRoutine::RowBlock
+            | SpmmRoutine::RowTile
+            | SpmmRoutine::RowVector => cooperating_cubes(backend),
             SpmmRoutine::RowScatter => scatter,
             SpmmRoutine::CooAtomic | SpmmRoutine::RowPlane => instruction(backend),
         };
@@ -70,9 +71,10 @@ pub fn sddmm(backend: &Backend) -> Vec<Routines> {
             }
             SddmmRoutine::HostRows => host_only(backend),
             SddmmRoutine::OuterProduct => cube_only(backend),
-            SddmmRoutine::Panel | SddmmRoutine::RowBlock | SddmmRoutine::RowVector => {
-                cooperating_cubes(backend)
-            }
+            SddmmRoutine::Panel
+            | SddmmRoutine::RowBlock
+            | SddmmRoutine::RowTile
+            | SddmmRoutine::RowVector => cooperating_cubes(backend),
         };
         (
             Routines {

@@ -39,6 +39,9 @@ pub enum SpmmRoutine {
     /// The transposed product in the order of the rows: a cube adds row after row to sums in shared
     /// memory, and a second kernel adds the sums of all cubes. For small batches.
     RowScatter,
+    /// Tiles of the dense operand in shared memory, turned feature-major; a few lanes per row walk its
+    /// entries in a tile: for batches of eight and more on devices with large shared memory.
+    RowTile,
     /// One unit per row and tile of the batch, for devices without plane operations.
     RowUnit,
     /// The dense operand is turned feature-major; a team of units per row, whose lanes multiply
@@ -69,6 +72,9 @@ pub enum SddmmRoutine {
     /// The dense gradient of some rows at a time, by the back end's dense product, whose precision
     /// it has, of which the non-zeros are kept: for large batches in half precision.
     Panel,
+    /// Tiles of `X` in shared memory, turned feature-major; a plane per row walks its entries in a
+    /// tile: for batches of eight and more on devices with large shared memory.
+    RowTile,
     /// Both dense operands are turned feature-major; a team of units per row, whose lanes multiply
     /// vectors of four samples: for batches of eight and more.
     RowVector,
@@ -85,7 +91,8 @@ pub struct Routines {
     pub spmm_transposed: Option<SpmmRoutine>,
     /// Routine of the sampled product, which is the gradient of the values.
     pub sddmm: SddmmRoutine,
-    /// Bytes of device memory that the panels of the `panel` routine may take, 40 MB by default.
+    /// Bytes of device memory that the panels of the `panel` routine and the sums of `row_tile` may
+    /// take, 40 MB by default.
     pub panel_bytes: usize,
 }
 
@@ -162,6 +169,7 @@ named!(SpmmRoutine {
     RowBlock => "row_block",
     RowPlane => "row_plane",
     RowScatter => "row_scatter",
+    RowTile => "row_tile",
     RowUnit => "row_unit",
     RowVector => "row_vector",
 });
@@ -174,6 +182,7 @@ named!(SddmmRoutine {
     OuterProduct => "outer_product",
     Panel => "panel",
     RowBlock => "row_block",
+    RowTile => "row_tile",
     RowVector => "row_vector",
 });
 
@@ -271,7 +280,7 @@ mod tests {
         assert_eq!(
             error,
             "unknown routine `fast`, expected one of: auto, estimated, composed, host_rows, coo_atomic, panel, \
-             row_block, row_plane, row_scatter, row_unit, row_vector"
+             row_block, row_plane, row_scatter, row_tile, row_unit, row_vector"
         );
     }
 }

@@ -25,8 +25,8 @@ const UNITS: u32 = 1024;
 pub(super) struct Staging {
     /// Samples that a cube serves in one pass.
     pub tile: usize,
-    /// Features that the shared memory is made for: the operand's, rounded up so that few variants
-    /// of a kernel are compiled.
+    /// Features that the shared memory is made for: the operand's and one more, rounded up so that
+    /// few variants of a kernel are compiled.
     pub features: usize,
     /// Units per cube.
     pub units: u32,
@@ -59,7 +59,7 @@ impl Staging {
         let mut bytes = 0;
         for tile in [SAMPLES, 2, 1].into_iter().filter(|&tile| tile <= widest) {
             for step in [1024, 128, 16] {
-                let features = features.next_multiple_of(step);
+                let features = (features + 1).next_multiple_of(step);
                 bytes = features * tile * element + overhead(tile, units as usize);
                 if bytes <= limit {
                     let multiprocessors = hardware
@@ -95,46 +95,51 @@ impl Staging {
     }
 }
 
-/// Copies features of the samples `first ..` of `x`, `[batch, features]`, into one vector per
-/// feature. Lanes of the tile beyond the batch repeat its last sample.
+/// Loads a unit's share of the features `base ..` of the samples `first ..` of `x`,
+/// `[batch, features]`, one vector per feature. Lanes of the tile beyond the batch repeat its last
+/// sample.
 #[cube]
-pub(super) fn stage_tile<F: Float, B: Size>(
+#[allow(clippy::too_many_arguments)]
+pub(super) fn load_features<F: Float, B: Size>(
     x: &Tensor<F>,
-    staged: &mut Shared<[Vector<F, B>]>,
+    columns: &mut Array<Vector<F, B>>,
+    base: usize,
     batch: usize,
     features: usize,
     first: usize,
     #[comptime] units: usize,
     #[comptime] ahead: usize,
 ) {
-    let tile = B::value();
-    let mut columns = Array::<Vector<F, B>>::new(ahead);
-    let mut samples = Array::<usize>::new(tile);
     #[unroll]
-    for t in 0..tile {
-        samples[t] = min(first + t, batch - 1) * features + UNIT_POS as usize;
+    for a in 0..ahead {
+        let feature = UNIT_POS as usize + base + comptime!(a * units);
+        if feature < features {
+            let mut column = Vector::<F, B>::empty();
+            #[unroll]
+            for t in 0..B::value() {
+                column.insert(t, x[min(first + t, batch - 1) * features + feature]);
+            }
+            columns[a] = column;
+        }
     }
-    let mut base = 0usize;
-    while base < features {
-        let rest = features - base;
-        #[unroll]
-        for a in 0..ahead {
-            if UNIT_POS as usize + comptime!(a * units) < rest {
-                let mut column = Vector::<F, B>::empty();
-                #[unroll]
-                for t in 0..tile {
-                    column.insert(t, x[samples[t] + base + comptime!(a * units)]);
-                }
-                columns[a] = column;
-            }
+}
+
+/// Stores what [`load_features`] loaded.
+#[cube]
+pub(super) fn store_features<F: Float, B: Size>(
+    columns: &Array<Vector<F, B>>,
+    staged: &mut Shared<[Vector<F, B>]>,
+    base: usize,
+    features: usize,
+    #[comptime] units: usize,
+    #[comptime] ahead: usize,
+) {
+    #[unroll]
+    for a in 0..ahead {
+        let feature = UNIT_POS as usize + base + comptime!(a * units);
+        if feature < features {
+            staged[feature] = columns[a];
         }
-        #[unroll]
-        for a in 0..ahead {
-            if UNIT_POS as usize + comptime!(a * units) < rest {
-                staged[UNIT_POS as usize + base + comptime!(a * units)] = columns[a];
-            }
-        }
-        base += ahead * units;
     }
 }
 
@@ -154,19 +159,13 @@ pub(super) fn stage_offsets(
     }
 }
 
-/// The entries of the staged rows that fall to a group: an even part of all.
+/// The part of a range of `total` that falls to a group: an even share of it.
 #[cube]
 pub(super) fn part_of_group(
-    starts: &Shared<[u32]>,
-    rows: usize,
+    total: usize,
     group: usize,
     #[comptime] groups: usize,
-) -> (u32, u32) {
-    let begin = starts[0];
-    let total = starts[rows] - begin;
-    let part = total.div_ceil(groups as u32);
-    (
-        begin + min(total, part * group as u32),
-        begin + min(total, part * (group as u32 + 1)),
-    )
+) -> (usize, usize) {
+    let part = total.div_ceil(groups);
+    (min(total, part * group), min(total, part * (group + 1)))
 }

@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{SddmmProblem, launch, panel, row_block, row_vector};
+use super::{SddmmProblem, launch, panel, row_block, row_tile, row_vector};
 use crate::backend::cube::launch::is_cpu;
 #[cfg(feature = "autotune")]
 use crate::backend::cube::tune::Contest;
@@ -11,6 +11,9 @@ use crate::ops::{RoutineError, SddmmRoutine};
 
 /// Non-zeros from which it pays to stage `X`: until then one unit per non-zero is done sooner.
 const STAGED_FROM: usize = 500_000;
+
+/// Non-zeros per row from which tiles of `X` pay: below, a row has too few entries in a tile.
+const TILED_FROM: usize = 256;
 
 /// Largest batch for which `X` is staged as it is.
 const SMALL_BATCH: usize = 4;
@@ -21,6 +24,7 @@ const SMALL_BATCH: usize = 4;
 static CONTEST: Contest<SddmmProblem, SddmmRoutine> = Contest {
     candidates: &[
         (SddmmRoutine::RowBlock.name(), SddmmRoutine::RowBlock),
+        (SddmmRoutine::RowTile.name(), SddmmRoutine::RowTile),
         (SddmmRoutine::RowVector.name(), SddmmRoutine::RowVector),
         (
             SddmmRoutine::OuterProduct.name(),
@@ -38,6 +42,7 @@ static CONTEST: Contest<SddmmProblem, SddmmRoutine> = Contest {
 fn competes(problem: &SddmmProblem, routine: SddmmRoutine) -> bool {
     let largest_batch = match routine {
         SddmmRoutine::RowBlock => 64,
+        SddmmRoutine::RowTile if problem.batch() <= SMALL_BATCH => 0,
         SddmmRoutine::OuterProduct if row_vector::plan(problem).is_ok() => 16,
         _ => usize::MAX,
     };
@@ -48,6 +53,7 @@ fn competes(problem: &SddmmProblem, routine: SddmmRoutine) -> bool {
 fn fits(problem: &SddmmProblem, routine: SddmmRoutine) -> bool {
     match routine {
         SddmmRoutine::RowBlock => row_block::plan(problem).is_ok(),
+        SddmmRoutine::RowTile => row_tile::plan(problem).is_ok(),
         SddmmRoutine::RowVector => row_vector::plan(problem).is_ok(),
         SddmmRoutine::Panel => {
             matches!(problem.x.dtype, DType::F16 | DType::BF16)
@@ -63,15 +69,20 @@ pub(super) fn estimated(problem: &SddmmProblem) -> SddmmRoutine {
     if is_cpu(&problem.x.client) {
         return SddmmRoutine::OuterProduct;
     }
-    let preferred = match problem.batch() <= SMALL_BATCH {
-        true if problem.nnz < STAGED_FROM => SddmmRoutine::OuterProduct,
-        true => SddmmRoutine::RowBlock,
-        false => SddmmRoutine::RowVector,
+    let rows = problem.y.meta.shape()[1];
+    let preferred: &[SddmmRoutine] = match problem.batch() <= SMALL_BATCH {
+        true if problem.nnz < STAGED_FROM => &[],
+        true => &[SddmmRoutine::RowBlock],
+        false if problem.nnz >= TILED_FROM.saturating_mul(rows) => {
+            &[SddmmRoutine::RowTile, SddmmRoutine::RowVector]
+        }
+        false => &[SddmmRoutine::RowVector],
     };
-    match fits(problem, preferred) {
-        true => preferred,
-        false => SddmmRoutine::OuterProduct,
-    }
+    preferred
+        .iter()
+        .copied()
+        .find(|&routine| fits(problem, routine))
+        .unwrap_or(SddmmRoutine::OuterProduct)
 }
 
 /// Runs the routine that was measured to be fastest, or that is expected to be where measuring is

@@ -3,6 +3,7 @@
 mod choice;
 mod outer_product;
 mod row_block;
+mod row_tile;
 mod row_vector;
 
 use burn::tensor::Shape;
@@ -11,7 +12,8 @@ use burn_cubecl::tensor::CubeTensor;
 use super::panel;
 use crate::ops::{RoutineError, SddmmRoutine};
 
-const AVAILABLE: &str = "auto, estimated, composed, outer_product, panel, row_block, row_vector";
+const AVAILABLE: &str =
+    "auto, estimated, composed, outer_product, panel, row_block, row_tile, row_vector";
 
 /// A sampled product with at least one non-zero and one sample, all tensors contiguous on one
 /// device.
@@ -62,6 +64,7 @@ fn launch(problem: &SddmmProblem, routine: SddmmRoutine) -> Result<CubeTensor, R
         SddmmRoutine::OuterProduct => outer_product::launch(problem),
         SddmmRoutine::Panel => panel::sddmm(problem),
         SddmmRoutine::RowBlock => row_block::launch(problem),
+        SddmmRoutine::RowTile => row_tile::launch(problem),
         SddmmRoutine::RowVector => row_vector::launch(problem),
         SddmmRoutine::Auto
         | SddmmRoutine::Estimated

@@ -7,11 +7,14 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::SddmmProblem;
-use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate, row_of};
-use crate::backend::cube::launch::{
-    address_type, dtypes, plane_reduction, strided_grid, uninitialized,
+use crate::backend::cube::coordinates::{coordinate, row_of};
+use crate::backend::cube::launch::{address_type, dtypes, plane_reduction, strided_grid};
+use crate::backend::cube::packs::{
+    PACK, pack_coordinate, pack_coordinates, padded_slots, words_of_pack,
 };
-use crate::backend::cube::staging::{ROWS, Staging, part_of_group, stage_offsets, stage_tile};
+use crate::backend::cube::staging::{
+    ROWS, Staging, load_features, part_of_group, stage_offsets, store_features,
+};
 use crate::ops::{RoutineError, SddmmRoutine};
 
 /// What a variant of the kernel is compiled for.
@@ -25,7 +28,7 @@ pub(super) struct RowBlock {
     pub units: usize,
     /// Parts that the non-zeros of a cube are cut into.
     pub groups: usize,
-    /// Entries that a unit has in flight.
+    /// Packs of entries that a unit has in flight.
     pub unroll: usize,
     /// Features that a unit has in flight when it stages them.
     pub ahead: usize,
@@ -35,20 +38,23 @@ pub(super) struct RowBlock {
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
-fn row_block_kernel<F: Float, A: Float, B: Size>(
+fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
     y: &Tensor<F>,
     x: &Tensor<F>,
     offsets: &Tensor<u32>,
-    cols: &Tensor<u32>,
-    out: &mut Tensor<F>,
+    cols: &Tensor<Vector<u32, C>>,
+    slot_rows: &Tensor<u32>,
+    out: &mut Tensor<Vector<F, V>>,
     batch: usize,
     features: usize,
+    nnz: usize,
     #[comptime] config: RowBlock,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
     let lanes = comptime!(config.lanes as usize);
     let groups = comptime!(config.groups);
     let unroll = comptime!(config.unroll);
+    let ahead = comptime!(config.ahead);
     let tile = B::value();
 
     let mut staged = Shared::<[Vector<F, B>]>::new_slice(comptime!(config.features));
@@ -62,7 +68,6 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     let share = rows_total.div_ceil(CUBE_COUNT_X as usize);
     let first_of_cube = CUBE_POS_X as usize * share;
     let last_of_cube = min(first_of_cube + share, rows_total);
-    let step = comptime!(lanes * unroll);
 
     let mut first_sample = 0usize;
     while first_sample < batch {
@@ -70,44 +75,75 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
         let again = first_sample > 0;
         let mut first_row = first_of_cube;
         stage_offsets(offsets, &mut starts, first_row, last_of_cube);
-        stage_tile::<F, B>(
+        let mut columns = Array::<Vector<F, B>>::new(ahead);
+        load_features::<F, B>(
             x,
-            &mut staged,
+            &mut columns,
+            0usize,
             batch,
             features,
             first_sample,
             config.units,
-            config.ahead,
+            ahead,
         );
         while first_row < last_of_cube {
             let rows = min(ROWS, last_of_cube - first_row);
+            // A pack belongs to the block in which it begins.
+            let first_pack = (offsets[first_row] as usize).div_ceil(V::value());
+            let packs = (offsets[first_row + rows] as usize).div_ceil(V::value()) - first_pack;
+            let (part_begin, part_end) = part_of_group(packs, group, groups);
+            let mut pack = first_pack + part_begin;
+            let part_end = first_pack + part_end;
+            // The first coordinates are on their way while the operand is staged.
+            let mut words = Array::<Vector<u32, C>>::new(unroll);
+            let mut next_words = Array::<Vector<u32, C>>::new(unroll);
+            #[unroll]
+            for u in 0..unroll {
+                let ahead = pack + lane + comptime!(u * lanes);
+                next_words[u] = pack_coordinates::<V, C>(cols, ahead, config.packed);
+            }
+            if first_row == first_of_cube {
+                store_features::<F, B>(
+                    &columns,
+                    &mut staged,
+                    0usize,
+                    features,
+                    config.units,
+                    ahead,
+                );
+                let mut base = 0usize;
+                base += comptime!(ahead * config.units);
+                while base < features {
+                    load_features::<F, B>(
+                        x,
+                        &mut columns,
+                        base,
+                        batch,
+                        features,
+                        first_sample,
+                        config.units,
+                        ahead,
+                    );
+                    store_features::<F, B>(
+                        &columns,
+                        &mut staged,
+                        base,
+                        features,
+                        config.units,
+                        ahead,
+                    );
+                    base += comptime!(ahead * config.units);
+                }
+            }
             let mut row = unit;
             while row < rows {
-                let mut column = Vector::<F, B>::new(F::new(0.0_f32));
-                #[unroll]
-                for t in 0..tile {
-                    if first_sample + t < batch {
-                        column.insert(t, y[(first_sample + t) * rows_total + first_row + row]);
-                    }
-                }
-                grads[row] = column;
+                grads[row] = column_of::<F, B>(y, batch, rows_total, first_sample, first_row + row);
                 row += units;
             }
             sync_cube();
 
-            let (part_begin, part_end) = part_of_group(&starts, rows, group, groups);
-
-            let mut words = Array::<u32>::new(unroll);
-            let mut next_words = Array::<u32>::new(unroll);
-            let mut base = part_begin;
-            #[unroll]
-            for u in 0..unroll {
-                let first = base as usize + lane;
-                next_words[u] = coordinate_word(cols, first, comptime!(u * lanes), config.packed);
-            }
-            let mut row = row_of(&starts, rows, part_begin);
-            while base < part_end {
-                let first = base as usize + lane;
+            let mut row = row_of(&starts, rows, (pack * V::value()) as u32);
+            while pack < part_end {
                 #[unroll]
                 for u in 0..unroll {
                     words[u] = next_words[u];
@@ -115,48 +151,54 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
                 // The next entries are on their way while these are multiplied.
                 #[unroll]
                 for u in 0..unroll {
-                    let ahead = comptime!(step + u * lanes);
-                    next_words[u] = coordinate_word(cols, first, ahead, config.packed);
+                    let ahead = pack + lane + comptime!((unroll + u) * lanes);
+                    next_words[u] = pack_coordinates::<V, C>(cols, ahead, config.packed);
                 }
-                let turn_end = min(base + step as u32, part_end);
-                let mut more = true;
-                while more {
-                    let row_begin = starts[row];
-                    let row_end = starts[row + 1];
-                    let grad = Vector::<A, B>::cast_from(grads[row]);
-                    // A turn that lies in one row, as most do where rows are long, needs no masks.
-                    if row_begin <= base
-                        && row_end >= base + step as u32
-                        && turn_end == base + step as u32
-                    {
-                        write_entries::<F, A, B>(
-                            &words, &staged, grad, out, first, base, turn_end, valid, again, false,
-                            config,
-                        );
-                    } else {
-                        write_entries::<F, A, B>(
-                            &words,
-                            &staged,
-                            grad,
-                            out,
-                            first,
-                            max(row_begin, base),
-                            min(row_end, turn_end),
-                            valid,
-                            again,
-                            true,
-                            config,
-                        );
-                    }
-                    more = row_end < turn_end;
-                    if row_end <= turn_end && row_end < part_end {
-                        row += 1;
-                        while starts[row + 1] == row_end {
-                            row += 1;
+                while starts[row + 1] as usize <= pack * V::value() {
+                    row += 1;
+                }
+                let turn_end = min(pack + comptime!(unroll * lanes), part_end);
+                let in_row = turn_end * V::value() <= starts[row + 1] as usize;
+                let grad = Vector::<A, B>::cast_from(grads[row]);
+                #[unroll]
+                for u in 0..unroll {
+                    let own = pack + lane + comptime!(u * lanes);
+                    if own < turn_end {
+                        let mut sums = Vector::<A, V>::empty();
+                        if in_row {
+                            #[unroll]
+                            for i in 0..V::value() {
+                                let col = pack_coordinate::<V, C>(words[u], own, i, config.packed);
+                                sums.insert(i, dot::<F, A, B>(grad, staged[col], valid));
+                            }
+                        } else {
+                            let mut own_row = row;
+                            #[unroll]
+                            for i in 0..V::value() {
+                                let entry = own * V::value() + i;
+                                while own_row < rows && starts[own_row + 1] as usize <= entry {
+                                    own_row += 1;
+                                }
+                                let mut grad = Vector::<F, B>::new(F::new(0.0_f32));
+                                if own_row < rows {
+                                    grad = grads[own_row];
+                                } else if entry < nnz {
+                                    let row = coordinate(slot_rows, entry, config.packed);
+                                    grad =
+                                        column_of::<F, B>(y, batch, rows_total, first_sample, row);
+                                }
+                                let col = pack_coordinate::<V, C>(words[u], own, i, config.packed);
+                                let grad = Vector::<A, B>::cast_from(grad);
+                                sums.insert(i, dot::<F, A, B>(grad, staged[col], valid));
+                            }
                         }
+                        if again {
+                            sums += Vector::cast_from(out[own]);
+                        }
+                        out[own] = Vector::cast_from(sums);
                     }
                 }
-                base += step as u32;
+                pack += comptime!(unroll * lanes);
             }
             sync_cube();
             first_row += ROWS;
@@ -166,43 +208,38 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     }
 }
 
-/// Writes the entries `first`, `first + lanes`, ..., whose coordinates are in `words`; only those
-/// in `begin .. end` if `masked`. Adds to what is there if `again`.
+/// One sample's worth of a column of `y`, `[batch, width]`, for the samples `first ..`; zero beyond
+/// the batch.
 #[cube]
-#[allow(clippy::too_many_arguments)]
-fn write_entries<F: Float, A: Float, B: Size>(
-    words: &Array<u32>,
-    staged: &Shared<[Vector<F, B>]>,
-    grad: Vector<A, B>,
-    out: &mut Tensor<F>,
+fn column_of<F: Float, B: Size>(
+    y: &Tensor<F>,
+    batch: usize,
+    width: usize,
     first: usize,
-    begin: u32,
-    end: u32,
-    valid: usize,
-    again: bool,
-    #[comptime] masked: bool,
-    #[comptime] config: RowBlock,
-) {
+    column: usize,
+) -> Vector<F, B> {
+    let mut samples = Vector::<F, B>::new(F::new(0.0_f32));
     #[unroll]
-    for u in 0..comptime!(config.unroll) {
-        let ahead = comptime!(u * config.lanes as usize);
-        let entry = (first + ahead) as u32;
-        if comptime!(!masked) || (entry >= begin && entry < end) {
-            let col = decode_coordinate(words[u], first, ahead, config.packed);
-            let terms = grad * Vector::<A, B>::cast_from(staged[col]);
-            let mut sum = terms.extract(0usize);
-            #[unroll]
-            for t in 1..B::value() {
-                if t < valid {
-                    sum += terms.extract(t);
-                }
-            }
-            if again {
-                sum += A::cast_from(out[first + ahead]);
-            }
-            out[first + ahead] = F::cast_from(sum);
+    for t in 0..B::value() {
+        if first + t < batch {
+            samples.insert(t, y[(first + t) * width + column]);
         }
     }
+    samples
+}
+
+/// The sum over the first `valid` samples.
+#[cube]
+fn dot<F: Float, A: Float, B: Size>(grad: Vector<A, B>, x: Vector<F, B>, valid: usize) -> A {
+    let terms = grad * Vector::<A, B>::cast_from(x);
+    let mut sum = terms.extract(0usize);
+    #[unroll]
+    for t in 1..B::value() {
+        if t < valid {
+            sum += terms.extract(t);
+        }
+    }
+    sum
 }
 
 /// What the device runs for a problem.
@@ -238,7 +275,7 @@ pub(super) fn plan(problem: &SddmmProblem) -> Result<(Staging, RowBlock), Routin
         lanes,
         units: staging.units as usize,
         groups: staging.units as usize / lanes as usize,
-        unroll: 8,
+        unroll: 2,
         ahead: staging.ahead(),
         packed: problem.packed,
     };
@@ -252,11 +289,12 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
         x,
         offsets,
         cols,
+        rows: slot_rows,
         ..
     } = problem;
-    let out = uninitialized(x, problem.output_shape());
+    let (padded, out) = padded_slots(x, problem.nnz);
     let rows = offsets.meta.num_elements() - 1;
-    // SAFETY: entries are bounded by their rows, samples by the batch; the index tensors come from
+    // SAFETY: packs are bounded by the rows and end within the padded output, samples by the batch; the index tensors come from
     // a validated pattern of the operands' shapes.
     unsafe {
         row_block_kernel::launch_unchecked(
@@ -265,13 +303,17 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
             CubeDim::new_1d(staging.units),
             address_type([y, x, &out]),
             staging.tile,
+            PACK,
+            words_of_pack(PACK, problem.packed),
             y.clone().into_tensor_arg(),
             x.clone().into_tensor_arg(),
             offsets.clone().into_tensor_arg(),
             cols.clone().into_tensor_arg(),
-            out.clone().into_tensor_arg(),
+            slot_rows.clone().into_tensor_arg(),
+            padded.into_tensor_arg(),
             problem.batch(),
             x.meta.shape()[1],
+            problem.nnz,
             config,
             dtypes(x.dtype),
         );

@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{SpmmProblem, launch, panel, row_block, row_plane, row_scatter, row_vector};
+use super::{SpmmProblem, launch, panel, row_block, row_plane, row_scatter, row_tile, row_vector};
 use crate::backend::cube::launch::is_cpu;
 #[cfg(feature = "autotune")]
 use crate::backend::cube::{launch::plane_size, tune::Contest};
@@ -12,6 +12,10 @@ use crate::ops::{RoutineError, SpmmRoutine};
 /// Non-zeros from which it pays to stage the dense operand: the launch of a cube that does costs
 /// about as much as reading so many (docs/results).
 const STAGED_FROM: usize = 2_000_000;
+
+/// Batch and non-zeros per output from which tiles of the dense operand pay: below, a row has too few
+/// entries in a tile, and the operand is read seldom enough (docs/results).
+const TILED_FROM: (usize, usize) = (32, 256);
 
 /// Largest batch for which lanes share the entries of a row.
 const SMALL_BATCH: usize = 4;
@@ -23,6 +27,7 @@ static CONTEST: Contest<SpmmProblem, SpmmRoutine> = Contest {
     candidates: &[
         (SpmmRoutine::RowBlock.name(), SpmmRoutine::RowBlock),
         (SpmmRoutine::RowPlane.name(), SpmmRoutine::RowPlane),
+        (SpmmRoutine::RowTile.name(), SpmmRoutine::RowTile),
         (SpmmRoutine::RowVector.name(), SpmmRoutine::RowVector),
         (SpmmRoutine::RowScatter.name(), SpmmRoutine::RowScatter),
         (SpmmRoutine::RowUnit.name(), SpmmRoutine::RowUnit),
@@ -38,6 +43,7 @@ static CONTEST: Contest<SpmmProblem, SpmmRoutine> = Contest {
 fn competes(problem: &SpmmProblem, routine: SpmmRoutine) -> bool {
     let largest_batch = match routine {
         SpmmRoutine::RowScatter => 16,
+        SpmmRoutine::RowTile if problem.batch() <= SMALL_BATCH => 0,
         SpmmRoutine::RowBlock | SpmmRoutine::RowPlane => 64,
         SpmmRoutine::RowUnit if plane_size(&problem.x.client).is_some() => 0,
         _ => usize::MAX,
@@ -50,6 +56,7 @@ fn fits(problem: &SpmmProblem, routine: SpmmRoutine) -> bool {
     match routine {
         SpmmRoutine::RowBlock => row_block::plan(problem).is_ok(),
         SpmmRoutine::RowPlane => row_plane::plan(problem).is_ok(),
+        SpmmRoutine::RowTile => row_tile::plan(problem).is_ok(),
         SpmmRoutine::RowVector => row_vector::plan(problem).is_ok(),
         SpmmRoutine::RowScatter => row_scatter::plan(problem).is_ok(),
         SpmmRoutine::Panel => {
@@ -66,6 +73,8 @@ pub(super) fn estimated(problem: &SpmmProblem) -> SpmmRoutine {
         return SpmmRoutine::RowUnit;
     }
     let large = problem.nnz() >= STAGED_FROM;
+    let tiled = (problem.batch() >= TILED_FROM.0)
+        && problem.nnz() >= TILED_FROM.1.saturating_mul(problem.outputs());
     let preferred: &[SpmmRoutine] = match (problem.batch() <= SMALL_BATCH, large) {
         (true, true) => &[
             SpmmRoutine::RowScatter,
@@ -73,6 +82,7 @@ pub(super) fn estimated(problem: &SpmmProblem) -> SpmmRoutine {
             SpmmRoutine::RowPlane,
         ],
         (true, false) => &[SpmmRoutine::RowPlane],
+        (false, _) if tiled => &[SpmmRoutine::RowTile, SpmmRoutine::RowVector],
         (false, _) => &[SpmmRoutine::RowVector],
     };
     preferred

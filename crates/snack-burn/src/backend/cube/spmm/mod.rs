@@ -5,17 +5,18 @@ mod coo_atomic;
 mod row_block;
 mod row_plane;
 mod row_scatter;
+mod row_tile;
 mod row_unit;
 mod row_vector;
 
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 
-use super::panel;
+use super::{packs, panel};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 const AVAILABLE: &str = "auto, estimated, composed, coo_atomic, panel, row_block, row_plane, \
-                         row_scatter, row_unit, row_vector";
+                         row_scatter, row_tile, row_unit, row_vector";
 
 /// A product of a non-empty sparse matrix with `x`, all tensors contiguous on one device.
 #[derive(Clone, Debug)]
@@ -55,6 +56,14 @@ impl SpmmProblem {
         self.values.meta.num_elements()
     }
 
+    /// Entries that kernels load at once.
+    pub fn pack(&self) -> usize {
+        match self.slots {
+            Some(_) => 1,
+            None => packs::pack_of(&self.values),
+        }
+    }
+
     pub fn output_shape(&self) -> Shape {
         Shape::new([self.batch(), self.outputs()])
     }
@@ -79,6 +88,7 @@ fn launch(problem: &SpmmProblem, routine: SpmmRoutine) -> Result<CubeTensor, Rou
         SpmmRoutine::RowBlock => row_block::launch(problem),
         SpmmRoutine::RowPlane => row_plane::launch(problem),
         SpmmRoutine::RowScatter => row_scatter::launch(problem),
+        SpmmRoutine::RowTile => row_tile::launch(problem),
         SpmmRoutine::RowUnit => row_unit::launch(problem),
         SpmmRoutine::RowVector => row_vector::launch(problem),
         SpmmRoutine::Auto

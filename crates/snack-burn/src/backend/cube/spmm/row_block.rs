@@ -9,11 +9,16 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::SpmmProblem;
-use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate, row_of};
+use crate::backend::cube::coordinates::row_of;
 use crate::backend::cube::launch::{
     address_type, dtypes, plane_reduction, strided_grid, uninitialized,
 };
-use crate::backend::cube::staging::{ROWS, Staging, part_of_group, stage_offsets, stage_tile};
+use crate::backend::cube::packs::{
+    PACK, edge_entry, edge_turns, pack_coordinates, pack_places, whole_packs, words_of_pack,
+};
+use crate::backend::cube::staging::{
+    ROWS, Staging, load_features, part_of_group, stage_offsets, store_features,
+};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// What a variant of the kernel is compiled for.
@@ -27,8 +32,10 @@ pub(super) struct RowBlock {
     pub units: usize,
     /// Parts that the non-zeros of a cube are cut into.
     pub groups: usize,
-    /// Entries that a unit has in flight.
+    /// Packs of entries that a unit has in flight.
     pub unroll: usize,
+    /// Entries beside whole packs that a unit has in flight.
+    pub edges: usize,
     /// Features that a unit has in flight when it stages them.
     pub ahead: usize,
     /// Whether coordinates are stored two to a word.
@@ -41,10 +48,12 @@ pub(super) struct RowBlock {
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
-fn row_block_kernel<F: Float, A: Float, B: Size>(
-    values: &Tensor<F>,
+fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
+    values: &Tensor<Vector<F, V>>,
+    single_values: &Tensor<F>,
     offsets: &Tensor<u32>,
-    inputs: &Tensor<u32>,
+    inputs: &Tensor<Vector<u32, C>>,
+    single_inputs: &Tensor<u32>,
     slots: &Tensor<u32>,
     x: &Tensor<F>,
     bias: &Tensor<F>,
@@ -57,6 +66,8 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     let lanes = comptime!(config.lanes as usize);
     let groups = comptime!(config.groups);
     let unroll = comptime!(config.unroll);
+    let ahead = comptime!(config.ahead);
+    let step = comptime!(config.lanes as usize * config.unroll);
     let tile = B::value();
 
     let mut staged = Shared::<[Vector<F, B>]>::new_slice(comptime!(config.features));
@@ -72,23 +83,82 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     let share = outputs.div_ceil(CUBE_COUNT_X as usize);
     let first_output = CUBE_POS_X as usize * share;
     let last_output = min(first_output + share, outputs);
-    let step = comptime!(lanes * unroll);
+    let complete = single_values.len() / V::value();
 
     let mut first_sample = CUBE_POS_Y as usize * tile;
     while first_sample < batch {
         let mut first_row = first_output;
         stage_offsets(offsets, &mut starts, first_row, last_output);
-        stage_tile::<F, B>(
+        let mut columns = Array::<Vector<F, B>>::new(ahead);
+        load_features::<F, B>(
             x,
-            &mut staged,
+            &mut columns,
+            0usize,
             batch,
             features,
             first_sample,
             config.units,
-            config.ahead,
+            ahead,
         );
+        // Where entries that do not exist point: a feature of zeros behind the others.
+        if unit == 0 {
+            staged[comptime!(config.features - 1)] = Vector::new(F::new(0.0_f32));
+        }
         while first_row < last_output {
             let rows = min(ROWS, last_output - first_row);
+            let block_begin = offsets[first_row] as usize;
+            let block = offsets[first_row + rows] as usize - block_begin;
+            let (part_begin, part_end) = part_of_group(block, group, groups);
+            let part_begin = block_begin + part_begin;
+            let part_end = block_begin + part_end;
+            // The first packs are on their way while the operand is staged.
+            let mut words = Array::<Vector<u32, C>>::new(unroll);
+            let mut loaded = Array::<Vector<F, V>>::new(unroll);
+            let mut ready = true;
+            load_packs::<F, V, C>(
+                values,
+                single_values,
+                slots,
+                inputs,
+                &mut words,
+                &mut loaded,
+                part_begin.div_ceil(V::value()) + lane,
+                complete - 1,
+                config,
+            );
+            if first_row == first_output {
+                store_features::<F, B>(
+                    &columns,
+                    &mut staged,
+                    0usize,
+                    features,
+                    config.units,
+                    ahead,
+                );
+                let mut base = 0usize;
+                base += comptime!(ahead * config.units);
+                while base < features {
+                    load_features::<F, B>(
+                        x,
+                        &mut columns,
+                        base,
+                        batch,
+                        features,
+                        first_sample,
+                        config.units,
+                        ahead,
+                    );
+                    store_features::<F, B>(
+                        &columns,
+                        &mut staged,
+                        base,
+                        features,
+                        config.units,
+                        ahead,
+                    );
+                    base += comptime!(ahead * config.units);
+                }
+            }
             let mut row = unit;
             while row < rows {
                 sums[row] = Vector::new(A::new(0.0_f32));
@@ -99,41 +169,63 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
             }
             sync_cube();
 
-            let (part_begin, part_end) = part_of_group(&starts, rows, group, groups);
-
-            let mut row = row_of(&starts, rows, part_begin);
-            while row < rows && starts[row] < part_end {
-                let row_begin = starts[row];
-                let begin = max(row_begin, part_begin) as usize;
-                let end = min(starts[row + 1], part_end) as usize;
+            let mut row = row_of(&starts, rows, part_begin as u32);
+            while row < rows && (starts[row] as usize) < part_end {
+                let row_begin = starts[row] as usize;
+                let begin = max(row_begin, part_begin);
+                let end = min(starts[row + 1] as usize, part_end);
                 let mut sum = Vector::<A, B>::new(A::new(0.0_f32));
-                let mut first = begin;
-                while first + step <= end {
-                    sum = add_entries::<F, A, B>(
-                        values,
-                        slots,
-                        inputs,
-                        &staged,
-                        sum,
-                        first + lane,
+                let (first, last) = whole_packs::<V>(begin, end, complete);
+                let mut edge_values = Array::<F>::new(comptime!(config.edges.max(1)));
+                let mut edge_columns = Array::<usize>::new(comptime!(config.edges.max(1)));
+                #[unroll]
+                for e in 0..comptime!(config.edges) {
+                    let (value, column) = edge_entry::<F, V>(
+                        single_values,
+                        single_inputs,
+                        lane + e * lanes,
+                        begin,
                         end,
-                        false,
-                        config,
+                        first,
+                        last,
+                        comptime!(config.features - 1),
+                        config.packed,
                     );
-                    first += step;
+                    edge_values[e] = value;
+                    edge_columns[e] = column;
                 }
-                if first < end {
-                    sum = add_entries::<F, A, B>(
-                        values,
-                        slots,
-                        inputs,
+                let mut pack = first;
+                while pack < last {
+                    if !ready {
+                        load_packs::<F, V, C>(
+                            values,
+                            single_values,
+                            slots,
+                            inputs,
+                            &mut words,
+                            &mut loaded,
+                            pack + lane,
+                            last - 1,
+                            config,
+                        );
+                    }
+                    ready = false;
+                    sum = add_packs::<F, A, B, V, C>(
+                        &words,
+                        &loaded,
                         &staged,
                         sum,
-                        first + lane,
-                        end,
-                        true,
+                        pack + lane,
+                        last,
                         config,
                     );
+                    pack += step;
+                }
+                ready = false;
+                #[unroll]
+                for e in 0..comptime!(config.edges) {
+                    let value = Vector::new(A::cast_from(edge_values[e]));
+                    sum = fma(value, Vector::cast_from(staged[edge_columns[e]]), sum);
                 }
                 sum = plane_total::<A, B>(sum, config.lanes);
                 if lane == 0 {
@@ -183,45 +275,57 @@ fn row_block_kernel<F: Float, A: Float, B: Size>(
     }
 }
 
-/// Adds the products of the entries `first`, `first + lanes`, ... to a unit's sum; only those before
-/// `end` if `masked`.
+/// Loads the packs `first`, `first + lanes`, ..., and the last one in place of those behind it.
 #[cube]
 #[allow(clippy::too_many_arguments)]
-fn add_entries<F: Float, A: Float, B: Size>(
-    values: &Tensor<F>,
+fn load_packs<F: Float, V: Size, C: Size>(
+    values: &Tensor<Vector<F, V>>,
+    single_values: &Tensor<F>,
     slots: &Tensor<u32>,
-    inputs: &Tensor<u32>,
+    inputs: &Tensor<Vector<u32, C>>,
+    words: &mut Array<Vector<u32, C>>,
+    loaded: &mut Array<Vector<F, V>>,
+    first: usize,
+    last: usize,
+    #[comptime] config: RowBlock,
+) {
+    #[unroll]
+    for u in 0..comptime!(config.unroll) {
+        let pack = min(first + comptime!(u * config.lanes as usize), last);
+        words[u] = pack_coordinates::<V, C>(inputs, pack, config.packed);
+        if config.permuted {
+            loaded[u] = Vector::new(single_values[slots[pack] as usize]);
+        } else {
+            loaded[u] = values[pack];
+        }
+    }
+}
+
+/// Adds to a unit's sum the products of the packs `first`, `first + lanes`, ..., before `last`.
+#[cube]
+fn add_packs<F: Float, A: Float, B: Size, V: Size, C: Size>(
+    words: &Array<Vector<u32, C>>,
+    loaded: &Array<Vector<F, V>>,
     staged: &Shared<[Vector<F, B>]>,
     sum: Vector<A, B>,
     first: usize,
-    end: usize,
-    #[comptime] masked: bool,
+    last: usize,
     #[comptime] config: RowBlock,
 ) -> Vector<A, B> {
-    let unroll = comptime!(config.unroll);
-    let lanes = comptime!(config.lanes as usize);
-    let mut words = Array::<u32>::new(unroll);
-    let mut loaded = Array::<F>::new(unroll);
     let mut total = sum;
     #[unroll]
-    for u in 0..unroll {
-        let ahead = comptime!(u * lanes);
-        words[u] = coordinate_word(inputs, first, ahead, config.packed);
-        if config.permuted {
-            loaded[u] = values[slots[first + ahead] as usize];
-        } else if masked {
-            loaded[u] = values[min(first + ahead, end - 1)];
-        } else {
-            loaded[u] = values[first + ahead];
-        }
-    }
-    #[unroll]
-    for u in 0..unroll {
-        let ahead = comptime!(u * lanes);
-        if comptime!(!masked) || first + ahead < end {
-            let input = decode_coordinate(words[u], first, ahead, config.packed);
-            let column = Vector::<A, B>::cast_from(staged[input]);
-            total = fma(Vector::new(A::cast_from(loaded[u])), column, total);
+    for u in 0..comptime!(config.unroll) {
+        let pack = first + comptime!(u * config.lanes as usize);
+        if pack < last {
+            let mut places = Array::<usize>::new(V::value());
+            let packed = config.packed;
+            pack_places::<V, C>(words[u], &mut places, pack, 0usize, 1usize, packed);
+            #[unroll]
+            for i in 0..V::value() {
+                let column = Vector::<A, B>::cast_from(staged[places[i]]);
+                let value = A::cast_from(loaded[u].extract(i));
+                total = fma(Vector::new(value), column, total);
+            }
         }
     }
     total
@@ -265,8 +369,9 @@ pub(super) fn plan(problem: &SpmmProblem) -> Result<(Staging, RowBlock), Routine
         lanes,
         units: staging.units as usize,
         groups: staging.units as usize / lanes as usize,
-        unroll: 4,
+        unroll: if problem.pack() == PACK { 2 } else { 4 },
         ahead: staging.ahead(),
+        edges: edge_turns(problem.pack(), lanes as usize),
         packed: problem.packed,
         permuted: problem.slots.is_some(),
         biased: problem.bias.is_some(),
@@ -300,8 +405,12 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             CubeDim::new_1d(staging.units),
             address_type([values, x, &y]),
             staging.tile,
+            problem.pack(),
+            words_of_pack(problem.pack(), problem.packed),
+            values.clone().into_tensor_arg(),
             values.clone().into_tensor_arg(),
             offsets.clone().into_tensor_arg(),
+            inputs.clone().into_tensor_arg(),
             inputs.clone().into_tensor_arg(),
             slots.as_ref().unwrap_or(inputs).clone().into_tensor_arg(),
             x.clone().into_tensor_arg(),
