@@ -24,7 +24,7 @@ impl Grow for GradientTopK {
         request: &Request<'_>,
         _rng: &mut dyn Rng,
     ) -> Result<Vec<u64>, DstError> {
-        Ok(flats_of(&best(layer, request)?))
+        Ok(flats_of(&best(layer, request)?, layer.pattern.size()))
     }
 
     fn ranked(
