@@ -26,6 +26,19 @@ pub trait GradientSource: Send + Sync {
     /// methods here.
     fn top_k(&self, excluded: &Pattern, count: usize) -> Result<Vec<Candidate>, SparseError>;
 
+    /// As [`top_k`](Self::top_k), in any order.
+    ///
+    /// # Errors
+    ///
+    /// As [`top_k`](Self::top_k).
+    fn top_k_unsorted(
+        &self,
+        excluded: &Pattern,
+        count: usize,
+    ) -> Result<Vec<Candidate>, SparseError> {
+        self.top_k(excluded, count)
+    }
+
     /// As [`top_k`](Self::top_k) within each row: `quotas[i]` coordinates of row `i`, rows in
     /// order.
     ///
@@ -71,6 +84,14 @@ impl GradientSource for GradientFactors {
 
     fn top_k(&self, excluded: &Pattern, count: usize) -> Result<Vec<Candidate>, SparseError> {
         self.top_k(excluded, count)
+    }
+
+    fn top_k_unsorted(
+        &self,
+        excluded: &Pattern,
+        count: usize,
+    ) -> Result<Vec<Candidate>, SparseError> {
+        self.top_k_unsorted(excluded, count)
     }
 
     fn top_k_per_row(

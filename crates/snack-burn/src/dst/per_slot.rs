@@ -8,6 +8,7 @@ use burn::tensor::TensorData;
 use super::Remap;
 use crate::nn::{NewWeights, replace_weights, sparse_layers};
 use crate::pattern::Pattern;
+use crate::tensor::HostIndex;
 
 /// What an update did to the connections of one layer.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,8 +69,9 @@ impl Changes {
                 );
                 let values: TensorData = layer.values.detach().into_data();
                 let new = NewWeights {
-                    pattern: change.after.clone(),
+                    pattern: change.after.clone().into(),
                     values: change.remap.apply(values),
+                    index: HostIndex::default(),
                 };
                 Some((layer.name, new))
             })

@@ -1,5 +1,7 @@
 //! One layer's update, decided on the host.
 
+use std::iter::repeat;
+
 use super::{Remap, Source};
 use crate::error::SparseError;
 use crate::pattern::Pattern;
@@ -41,30 +43,38 @@ impl Plan {
     /// The first grown coordinate that is out of range, out of order, a repetition, or there already
     /// and not dropped.
     pub fn new(pattern: &Pattern, dropped: &[u32], grown: &[u64]) -> Result<Self, SparseError> {
-        let [rows, width] = pattern.shape();
-        let coordinates = grown_coordinates(pattern, grown)?;
-        let mut grown_in_rows = coordinates.iter().copied().peekable();
-        let mut dropped_slots = dropped.iter().copied().peekable();
+        check_grown(pattern, grown)?;
+        let width = pattern.columns() as u64;
         let room = (pattern.nnz() + grown.len()).saturating_sub(dropped.len());
         let mut cols = Vec::with_capacity(room);
         let mut source = Vec::with_capacity(room);
-        let mut offsets = Vec::with_capacity(rows + 1);
+        let mut offsets = Vec::with_capacity(pattern.rows() + 1);
         offsets.push(0);
+        // No coordinate and no slot is so large.
+        let mut entering = grown.iter().copied().chain(repeat(u64::MAX));
+        let mut leaving = dropped.iter().copied().chain(repeat(u32::MAX));
+        let (mut enters, mut leaves) = (next(&mut entering), next(&mut leaving));
         let (mut slot, mut left, mut returned) = (0u32, 0, 0);
-        for row in 0..rows as u32 {
-            let mut fresh_before = |col: u32, cols: &mut Vec<u32>, source: &mut Vec<Source>| {
-                while let Some((_, fresh)) = grown_in_rows.next_if(|&at| at < (row, col)) {
-                    cols.push(fresh);
+        for row in 0..pattern.rows() {
+            let (begin, end) = (row as u64 * width, (row as u64 + 1) * width);
+            for &col in pattern.row(row) {
+                let flat = begin + u64::from(col);
+                while enters < flat {
+                    cols.push((enters - begin) as u32);
                     source.push(Source::Fresh);
+                    enters = next(&mut entering);
                 }
-                grown_in_rows.next_if_eq(&(row, col)).is_some()
-            };
-            for &col in pattern.row(row as usize) {
-                let again = fresh_before(col, &mut cols, &mut source);
-                let leaves = dropped_slots.next_if_eq(&slot).is_some();
-                match (leaves, again) {
+                let again = enters == flat;
+                if again {
+                    enters = next(&mut entering);
+                }
+                let goes = leaves == slot;
+                if goes {
+                    leaves = next(&mut leaving);
+                }
+                match (goes, again) {
                     (true, false) => left += 1,
-                    (false, true) => return Err(there_already(pattern, grown, row, col)),
+                    (false, true) => return Err(there_already(pattern, grown, flat)),
                     _ => {
                         returned += usize::from(again);
                         cols.push(col);
@@ -73,12 +83,16 @@ impl Plan {
                 }
                 slot += 1;
             }
-            fresh_before(width as u32, &mut cols, &mut source);
+            while enters < end {
+                cols.push((enters - begin) as u32);
+                source.push(Source::Fresh);
+                enters = next(&mut entering);
+            }
             offsets.push(cols.len());
         }
         let entered = grown.len() - returned;
         Ok(Self {
-            pattern: Pattern::from_offsets(pattern.shape(), offsets, cols)?,
+            pattern: Pattern::from_trusted_offsets(pattern.shape(), offsets, cols)?,
             remap: Remap {
                 old_len: pattern.nnz(),
                 source,
@@ -106,19 +120,27 @@ impl Plan {
     }
 }
 
-/// Rows and columns of the grown coordinates, which must be increasing.
-fn grown_coordinates(pattern: &Pattern, grown: &[u64]) -> Result<Vec<(u32, u32)>, SparseError> {
-    let checked = Pattern::from_sorted_flats(pattern.shape(), grown.iter().copied())?;
-    let coordinates = checked.iter().map(|(row, col)| (row as u32, col as u32));
-    Ok(coordinates.collect())
+/// The next of a list without an end.
+fn next<T>(list: &mut impl Iterator<Item = T>) -> T {
+    list.next().expect("the list has no end")
 }
 
-fn there_already(pattern: &Pattern, grown: &[u64], row: u32, col: u32) -> SparseError {
-    let flat = u64::from(row) * pattern.columns() as u64 + u64::from(col);
+/// The grown coordinates must be in range and increasing.
+fn check_grown(pattern: &Pattern, grown: &[u64]) -> Result<(), SparseError> {
+    let inside = grown.last().is_none_or(|&last| last < pattern.size());
+    match inside && grown.is_sorted_by(|a, b| a < b) {
+        true => Ok(()),
+        // Finds the first that is not.
+        false => Pattern::from_sorted_flats(pattern.shape(), grown.iter().copied()).map(drop),
+    }
+}
+
+fn there_already(pattern: &Pattern, grown: &[u64], flat: u64) -> SparseError {
+    let width = pattern.columns() as u64;
     SparseError::NotInactive {
         position: grown.iter().position(|&at| at == flat).unwrap_or(0),
-        row: row as usize,
-        col: col as usize,
+        row: (flat / width) as usize,
+        col: (flat % width) as usize,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The one permutation that a topology update applies to every tensor of slots.
 
-use burn::tensor::{Bytes, TensorData};
+use burn::tensor::{Bytes, DType, TensorData};
 
 /// Where the content of a new slot comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,35 +69,46 @@ impl Remap {
             [self.old_len],
             "a tensor of slots must have one element per slot before the update"
         );
+        let mut out = vec![0; self.source.len() * dtype.size()];
+        self.write(&bytes, dtype, fresh, &mut out);
+        TensorData::from_bytes(Bytes::from_bytes_vec(out), [self.source.len()], dtype)
+    }
+
+    /// The elements after the update, in place of zeros: `bytes` are those before it, and `out` has
+    /// room for as many as there are slots.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the numbers are quantized, or there is not one per fresh slot.
+    pub(crate) fn write(&self, bytes: &[u8], dtype: DType, fresh: Option<&[f32]>, out: &mut [u8]) {
         let fresh =
             fresh.map(|fresh| TensorData::new(fresh.to_vec(), [fresh.len()]).convert_dtype(dtype));
         let fresh = fresh.as_ref().map(TensorData::as_bytes);
-        let out = match dtype.size() {
-            1 => self.gather::<1>(&bytes, fresh),
-            2 => self.gather::<2>(&bytes, fresh),
-            4 => self.gather::<4>(&bytes, fresh),
-            8 => self.gather::<8>(&bytes, fresh),
+        match dtype.size() {
+            1 => self.gather::<1>(bytes, fresh, out),
+            2 => self.gather::<2>(bytes, fresh, out),
+            4 => self.gather::<4>(bytes, fresh, out),
+            8 => self.gather::<8>(bytes, fresh, out),
             size => unreachable!("a number of {size} bytes"),
-        };
-        TensorData::from_bytes(Bytes::from_bytes_vec(out), [self.source.len()], dtype)
+        }
     }
 }
 
 impl Remap {
     /// Elements of `N` bytes.
-    fn gather<const N: usize>(&self, bytes: &[u8], fresh: Option<&[u8]>) -> Vec<u8> {
+    fn gather<const N: usize>(&self, bytes: &[u8], fresh: Option<&[u8]>, out: &mut [u8]) {
         let (old, _) = bytes.as_chunks::<N>();
+        let (out, _) = out.as_chunks_mut::<N>();
         let mut fresh = fresh.map(|fresh| fresh.as_chunks::<N>().0.iter());
-        let mut out = Vec::with_capacity(self.source.len() * N);
-        for source in &self.source {
-            let element = match (source, &mut fresh) {
-                (Source::Old(slot), _) => old[*slot as usize],
-                (Source::Fresh, None) => [0; N],
-                (Source::Fresh, Some(fresh)) => *fresh.next().expect("one number per fresh slot"),
-            };
-            out.extend_from_slice(&element);
+        for (element, source) in out.iter_mut().zip(&self.source) {
+            match (source, &mut fresh) {
+                (Source::Old(slot), _) => *element = old[*slot as usize],
+                (Source::Fresh, None) => {}
+                (Source::Fresh, Some(fresh)) => {
+                    *element = *fresh.next().expect("one number per fresh slot");
+                }
+            }
         }
-        out
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an updater keeps for every connection.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ impl SlotsState {
 pub(crate) struct OwnedView<'a> {
     name: &'a str,
     pattern: Arc<Pattern>,
-    values: Vec<f32>,
+    values: Cow<'a, [f32]>,
     gradient: Option<Vec<f32>>,
     activity: Option<Vec<f32>>,
     ages: Option<Vec<u32>>,
@@ -251,26 +252,29 @@ impl SlotStates {
         });
     }
 
-    /// What criteria see of the given layers.
+    /// What criteria see of the layers whose values are given.
     pub fn views<'a>(
         &'a self,
         found: &'a [FoundLayer],
-        members: &[usize],
+        values: &'a [(usize, TensorData)],
         needs: Signals,
         factors: &'a BTreeMap<usize, FoundFactors>,
         step: u64,
     ) -> Vec<OwnedView<'a>> {
-        let view = |&index: &usize| {
-            let layer = &found[index];
+        let view = |(index, values): &'a (usize, TensorData)| {
+            let layer = &found[*index];
             let slots = &self.layers[&layer.name];
-            let factors = match factors.get(&index) {
+            let factors = match factors.get(index) {
                 Some(FoundFactors::Finite(factors)) => Some(&**factors),
                 _ => None,
             };
             OwnedView {
                 name: &layer.name,
                 pattern: layer.pattern.pattern().clone(),
-                values: numbers(&layer.values.clone().detach()),
+                values: match values.as_slice() {
+                    Ok(values) => Cow::Borrowed(values),
+                    Err(_) => Cow::Owned(values.iter::<f32>().collect()),
+                },
                 gradient: factors
                     .filter(|_| needs.gradient)
                     .map(|factors| gradient_at_slots(factors, &layer.pattern)),
@@ -281,7 +285,7 @@ impl SlotStates {
                 factors,
             }
         };
-        members.iter().map(view).collect()
+        values.iter().map(view).collect()
     }
 
     /// Follows an update of one layer; `values` are those of the new connections.
@@ -333,5 +337,9 @@ fn gradient_at_slots(factors: &GradientFactors, pattern: &DevicePattern) -> Vec<
 }
 
 fn numbers(tensor: &Tensor<1>) -> Vec<f32> {
-    tensor.to_data().iter::<f32>().collect()
+    let data = tensor.to_data();
+    match data.as_slice::<f32>() {
+        Ok(numbers) => numbers.to_vec(),
+        Err(_) => data.iter::<f32>().collect(),
+    }
 }

@@ -10,7 +10,7 @@ use burn_pack::Reader;
 
 use super::sparse_layers::{NewWeights, SparseLayer, replace_weights, sparse_layers};
 use crate::error::SparseError;
-use crate::tensor::decode;
+use crate::tensor::{HostIndex, decode};
 
 /// Why a record could not be loaded into a module with sparse layers.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -169,7 +169,14 @@ fn recorded_weights(
                 found: values.shape().to_vec(),
             });
         }
-        weights.insert(layer.name.clone(), NewWeights { pattern, values });
+        weights.insert(
+            layer.name.clone(),
+            NewWeights {
+                pattern: pattern.into(),
+                values,
+                index: HostIndex::default(),
+            },
+        );
     }
     Ok(weights)
 }

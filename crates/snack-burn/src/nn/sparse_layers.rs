@@ -1,13 +1,14 @@
 //! Finding the sparse layers of a module, and giving them other coordinates.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{Int, Tensor, TensorData};
 
 use crate::pattern::Pattern;
 use crate::tap;
-use crate::tensor::{DevicePattern, replace_pattern, visited_pattern};
+use crate::tensor::{DevicePattern, HostIndex, replace_pattern, visited_pattern};
 
 const SPARSE_LINEAR: &str = "Struct:SparseLinear";
 
@@ -26,8 +27,10 @@ pub struct SparseLayer {
 
 /// New coordinates and values of a sparse layer.
 pub(crate) struct NewWeights {
-    pub pattern: Pattern,
+    pub pattern: Arc<Pattern>,
     pub values: TensorData,
+    /// What is already there of the pattern's index tensors.
+    pub index: HostIndex,
 }
 
 /// A sparse layer with its coordinates as the module holds them.
@@ -66,6 +69,7 @@ pub(crate) fn replace_weights<M: Module>(module: M, weights: BTreeMap<String, Ne
     module.map(&mut Replacer {
         path: Vec::new(),
         weights,
+        current: None,
     })
 }
 
@@ -122,6 +126,8 @@ impl ModuleVisitor for Finder {
 struct Replacer {
     path: Vec<(String, String)>,
     weights: BTreeMap<String, NewWeights>,
+    /// The pattern of the layer whose values were replaced last.
+    current: Option<(Arc<Pattern>, HostIndex)>,
 }
 
 impl ModuleMapper for Replacer {
@@ -135,18 +141,21 @@ impl ModuleMapper for Replacer {
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        let new = layer_of(&self.path, "values").and_then(|layer| self.weights.get(&layer));
+        let new = layer_of(&self.path, "values").and_then(|layer| self.weights.remove(&layer));
         let Some(new) = new else { return param };
+        self.current = Some((new.pattern, new.index));
         param.map(|old| {
             let options = (&old.device(), old.dtype());
-            Tensor::from_data(new.values.clone(), options).set_require_grad(old.is_require_grad())
+            Tensor::from_data(new.values, options).set_require_grad(old.is_require_grad())
         })
     }
 
     fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
-        let new = layer_of(&self.path, "pattern").and_then(|layer| self.weights.get(&layer));
-        let Some(new) = new else { return param };
-        replace_pattern(new.pattern.clone());
+        if layer_of(&self.path, "pattern").is_some()
+            && let Some((pattern, index)) = self.current.take()
+        {
+            replace_pattern(pattern, index);
+        }
         param
     }
 }

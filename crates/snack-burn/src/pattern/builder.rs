@@ -1,5 +1,5 @@
 use super::Pattern;
-use super::shape::{check_slots, checked_size};
+use super::shape::{check_count, check_slots, checked_size};
 use crate::error::SparseError;
 
 /// Appends coordinates that the caller knows to be in range and in canonical order.
@@ -52,6 +52,47 @@ impl Builder {
 }
 
 impl Pattern {
+    /// As [`from_offsets`](Self::from_offsets), of lists that are known to be in canonical order.
+    pub(crate) fn from_trusted_offsets(
+        shape: [usize; 2],
+        row_offsets: Vec<usize>,
+        cols: Vec<u32>,
+    ) -> Result<Self, SparseError> {
+        check_count(shape, cols.len())?;
+        let pattern = Self {
+            shape,
+            row_offsets,
+            cols,
+        };
+        debug_assert!(
+            Self::from_offsets(shape, pattern.row_offsets.clone(), pattern.cols.clone()).is_ok()
+        );
+        Ok(pattern)
+    }
+
+    /// The pattern without the slots of an increasing list.
+    pub(crate) fn without_slots(&self, slots: &[u32]) -> Self {
+        let mut row_offsets = Vec::with_capacity(self.row_offsets.len());
+        let mut cols = Vec::with_capacity(self.nnz());
+        let mut begin = 0;
+        row_offsets.push(0);
+        let mut slots = slots.iter().map(|&slot| slot as usize).peekable();
+        for &end in &self.row_offsets[1..] {
+            while let Some(slot) = slots.next_if(|&slot| slot < end) {
+                cols.extend_from_slice(&self.cols[begin..slot]);
+                begin = slot + 1;
+            }
+            cols.extend_from_slice(&self.cols[begin..end]);
+            begin = end;
+            row_offsets.push(cols.len());
+        }
+        Self {
+            shape: self.shape,
+            row_offsets,
+            cols,
+        }
+    }
+
     /// A pattern out of flat indices that are known to be in range and strictly increasing.
     pub(super) fn from_trusted_flats(
         shape: [usize; 2],

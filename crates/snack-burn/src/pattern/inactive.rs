@@ -11,10 +11,14 @@ use super::distinct::draw_distinct;
 use crate::error::SparseError;
 use rand::Rng;
 
+/// From a share of one in so many slots on, one pass over them all beats a search for each
+/// coordinate.
+const SCAN_ABOVE: usize = 16;
+
 impl Pattern {
     /// Draws `count` distinct inactive coordinates, every subset equally likely.
     ///
-    /// Time `O(count log(m + nnz))` and memory `O(count)`, whatever the density.
+    /// Time `O(min(count log(m + nnz), count + m + nnz))` and memory `O(count)`, whatever the density.
     ///
     /// # Returns
     ///
@@ -62,12 +66,40 @@ impl Pattern {
             });
         }
         let mut drawn = draw_distinct(count, available, rng);
-        for flat in &mut drawn {
-            // The same formula twice: past the forbidden ranks, then past the active coordinates.
-            let rank = skip(*flat, forbidden.len(), |t| forbidden[t]);
-            *flat = self.inactive_at(rank);
+        // The same formula twice: past the forbidden ranks, then past the active coordinates.
+        if !forbidden.is_empty() {
+            for rank in &mut drawn {
+                *rank = skip(*rank, forbidden.len(), |t| forbidden[t]);
+            }
+        }
+        match count > (self.nnz() + self.rows()) / SCAN_ABOVE {
+            true => self.inactive_of_all(&mut drawn),
+            false => drawn
+                .iter_mut()
+                .for_each(|rank| *rank = self.inactive_at(*rank)),
         }
         Ok(drawn)
+    }
+
+    /// As [`inactive_at`](Self::inactive_at) for increasing ranks, in one pass over the pattern.
+    fn inactive_of_all(&self, ranks: &mut [u64]) {
+        let width = self.columns() as u64;
+        let mut ranks = ranks.iter_mut().peekable();
+        for row in 0..self.rows() {
+            let begin = row as u64 * width;
+            // Active coordinates before the one of the rank.
+            let mut before = self.row_offsets[row] as u64;
+            for &col in self.row(row) {
+                let active = begin + u64::from(col);
+                while let Some(rank) = ranks.next_if(|rank| **rank + before < active) {
+                    *rank += before;
+                }
+                before += 1;
+            }
+            while let Some(rank) = ranks.next_if(|rank| **rank + before < begin + width) {
+                *rank += before;
+            }
+        }
     }
 
     /// Flat index of the inactive coordinate of a rank below `m * k - nnz`.

@@ -40,4 +40,4 @@ pub use triples::*;
 pub use value::*;
 
 pub(crate) use apportion::apportion;
-pub(crate) use distinct::draw_distinct;
+pub(crate) use distinct::{draw_distinct, members};

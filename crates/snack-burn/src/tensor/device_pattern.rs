@@ -1,6 +1,6 @@
 //! A pattern placed on a device.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use burn::backend::Dispatch;
 use burn::module::ParamId;
@@ -24,8 +24,17 @@ pub struct DevicePattern {
     index: Arc<DerivedIndex>,
 }
 
+/// The content of index tensors, before any device has it.
+#[derive(Default)]
+pub(crate) struct HostIndex {
+    rows: Option<[Vec<i32>; 3]>,
+    columns: Option<[Vec<i32>; 3]>,
+}
+
 #[derive(Default)]
 struct DerivedIndex {
+    /// Until it is uploaded.
+    host: Mutex<HostIndex>,
     rows: OnceLock<[Tensor<1, Int>; 3]>,
     columns: OnceLock<[Tensor<1, Int>; 3]>,
 }
@@ -134,49 +143,83 @@ impl DevicePattern {
         padding(&self.device)
     }
 
+    /// Of another pattern of the same shape, what of this one is on the device.
+    pub(crate) fn prepare(&self, pattern: &Pattern) -> HostIndex {
+        let index = &self.index;
+        HostIndex {
+            rows: index.rows.get().map(|_| self.row_words(pattern)),
+            columns: index.columns.get().map(|_| self.column_words(pattern)),
+        }
+    }
+
+    /// With what is already there of the index tensors.
+    pub(super) fn with_index(mut self, host: HostIndex) -> Self {
+        self.index = Arc::new(DerivedIndex {
+            host: Mutex::new(host),
+            ..DerivedIndex::default()
+        });
+        self
+    }
+
     fn rows(&self) -> &[Tensor<1, Int>; 3] {
         self.index.rows.get_or_init(|| {
-            let pattern = &self.pattern;
-            [
-                self.upload_offsets(pattern),
-                self.upload_coordinates(&pattern.expand_rows()),
-                self.upload_coordinates(pattern.cols()),
-            ]
+            let words = self.index.host().rows.take();
+            let words = words.unwrap_or_else(|| self.row_words(&self.pattern));
+            words.map(|words| upload(words, &self.device))
         })
     }
 
     fn columns(&self) -> &[Tensor<1, Int>; 3] {
         self.index.columns.get_or_init(|| {
-            let order = self.pattern.transposed();
-            let slots = order.slots.into_iter().map(|slot| slot as i32);
-            let padding = core::iter::repeat_n(0, self.padding());
-            [
-                self.upload_offsets(&order.pattern),
-                self.upload_coordinates(order.pattern.cols()),
-                upload(slots.chain(padding).collect(), &self.device),
-            ]
+            let words = self.index.host().columns.take();
+            let words = words.unwrap_or_else(|| self.column_words(&self.pattern));
+            words.map(|words| upload(words, &self.device))
         })
     }
 
-    fn upload_offsets(&self, pattern: &Pattern) -> Tensor<1, Int> {
-        let offsets = pattern.row_offsets().iter();
-        upload(offsets.map(|&offset| offset as i32).collect(), &self.device)
+    fn row_words(&self, pattern: &Pattern) -> [Vec<i32>; 3] {
+        [
+            offset_words(pattern),
+            self.coordinate_words(&pattern.expand_rows()),
+            self.coordinate_words(pattern.cols()),
+        ]
     }
 
-    fn upload_coordinates(&self, coordinates: &[u32]) -> Tensor<1, Int> {
-        let length = self.width().words(coordinates.len() + self.padding());
-        let mut words = vec![0_u32; length];
-        match self.width() {
-            IndexWidth::Bits32 => words[..coordinates.len()].copy_from_slice(coordinates),
-            IndexWidth::Bits16 => {
-                for (word, pair) in words.iter_mut().zip(coordinates.chunks(2)) {
-                    *word = pair[0] | pair.get(1).map_or(0, |index| index << 16);
-                }
-            }
-        }
-        let words = words.into_iter().map(u32::cast_signed).collect();
-        upload(words, &self.device)
+    fn column_words(&self, pattern: &Pattern) -> [Vec<i32>; 3] {
+        let order = pattern.transposed();
+        let mut slots: Vec<i32> = order.slots.into_iter().map(u32::cast_signed).collect();
+        slots.resize(slots.len() + self.padding(), 0);
+        [
+            offset_words(&order.pattern),
+            self.coordinate_words(order.pattern.cols()),
+            slots,
+        ]
     }
+
+    fn coordinate_words(&self, coordinates: &[u32]) -> Vec<i32> {
+        let length = self.width().words(coordinates.len() + self.padding());
+        let mut words = Vec::with_capacity(length);
+        match self.width() {
+            IndexWidth::Bits32 => words.extend(coordinates.iter().map(|word| word.cast_signed())),
+            IndexWidth::Bits16 => words.extend(coordinates.chunks(2).map(|pair| {
+                let high = pair.get(1).map_or(0, |index| index << 16);
+                (pair[0] | high).cast_signed()
+            })),
+        }
+        words.resize(length, 0);
+        words
+    }
+}
+
+impl DerivedIndex {
+    fn host(&self) -> MutexGuard<'_, HostIndex> {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn offset_words(pattern: &Pattern) -> Vec<i32> {
+    let offsets = pattern.row_offsets().iter();
+    offsets.map(|&offset| offset as i32).collect()
 }
 
 /// Kernels on a device gain from halved coordinates; the host's are made for whole ones.

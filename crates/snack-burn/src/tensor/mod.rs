@@ -12,5 +12,6 @@ pub use device_pattern::DevicePattern;
 pub use factors::{Candidate, GradientFactors};
 pub use sparse_tensor::SparseTensor;
 
+pub(crate) use device_pattern::HostIndex;
 pub(crate) use ops::{product, reshape, sampled_product};
 pub(crate) use pattern_module::{decode, replace_pattern, visited_pattern};

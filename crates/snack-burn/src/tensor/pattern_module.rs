@@ -5,6 +5,7 @@
 //! is lazy: traversals that do not read it, such as an optimizer step, cost nothing.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
@@ -13,7 +14,7 @@ use burn::module::{
 use burn::tensor::{Device, Int, Shape, Tensor, TensorData};
 
 use super::DevicePattern;
-use super::device_pattern::upload;
+use super::device_pattern::{HostIndex, upload};
 use crate::error::SparseError;
 use crate::pattern::Pattern;
 
@@ -23,7 +24,7 @@ thread_local! {
     /// A visitor sees the integer parameter alone. Those of this crate need the pattern itself, and
     /// would otherwise upload it to read it back.
     static VISITED: RefCell<Option<DevicePattern>> = const { RefCell::new(None) };
-    static REPLACEMENT: RefCell<Option<Pattern>> = const { RefCell::new(None) };
+    static REPLACEMENT: RefCell<Option<(Arc<Pattern>, HostIndex)>> = const { RefCell::new(None) };
 }
 
 /// The pattern whose parameter is being visited, for a visitor's `visit_int`.
@@ -33,8 +34,8 @@ pub(crate) fn visited_pattern() -> Option<DevicePattern> {
 
 /// Gives the pattern whose parameter is being mapped other coordinates, for a mapper's `map_int`
 /// that returns the parameter as it is.
-pub(crate) fn replace_pattern(pattern: Pattern) {
-    REPLACEMENT.set(Some(pattern));
+pub(crate) fn replace_pattern(pattern: Arc<Pattern>, index: HostIndex) {
+    REPLACEMENT.set(Some((pattern, index)));
 }
 
 /// The recorded form of a pattern.
@@ -151,8 +152,9 @@ impl Module for DevicePattern {
     fn map<Mapper: ModuleMapper>(self, mapper: &mut Mapper) -> Self {
         REPLACEMENT.set(None);
         let param = mapper.map_int(self.as_param());
-        if let Some(pattern) = REPLACEMENT.take() {
-            return DevicePattern::new(pattern, self.device()).with_id(self.id);
+        if let Some((pattern, index)) = REPLACEMENT.take() {
+            let new = DevicePattern::new(pattern, self.device());
+            return new.with_index(index).with_id(self.id);
         }
         // Still lazy: the mapper neither read nor replaced it.
         if !param.is_initialized() {

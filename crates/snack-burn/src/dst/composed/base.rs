@@ -1,4 +1,8 @@
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
 use rand_chacha::ChaCha8Rng;
+use rayon::in_place_scope;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +51,40 @@ pub enum Redistribute {
     ByGradient,
 }
 
+/// What a layer asks of the grow criterion.
+pub(super) struct Asked<'a> {
+    /// The score of each connection.
+    pub scores: Vec<f32>,
+    /// Those that leave.
+    pub dropped: Vec<u32>,
+    /// What may not enter.
+    pub taken: Cow<'a, Pattern>,
+    /// How many enter.
+    pub places: Places,
+}
+
+/// As [`Quota`], owned.
+pub(super) enum Places {
+    Layer(usize),
+    Rows(Vec<usize>),
+}
+
+impl Asked<'_> {
+    pub fn quota(&self) -> Quota<'_> {
+        match &self.places {
+            Places::Layer(count) => Quota::Layer(*count),
+            Places::Rows(counts) => Quota::Rows(counts),
+        }
+    }
+}
+
+/// What the grow criterion answers.
+pub(super) struct Grown {
+    pub flats: Vec<u64>,
+    /// The random numbers of the layer, where the criterion has left off.
+    pub rng: ChaCha8Rng,
+}
+
 impl Composed {
     /// A rule on the layer scope whose newcomers start at zero.
     pub fn new(prune: impl Prune + 'static, grow: impl Grow + 'static) -> Self {
@@ -89,29 +127,65 @@ impl Composed {
         Ok((scores, eligible))
     }
 
-    /// One plan per layer, on all cores unless the device is asked for gradients.
-    pub(super) fn each(
+    /// One plan per layer, on all cores.
+    ///
+    /// A device that is asked for gradients is asked by the calling thread, layer by layer, while
+    /// the others plan what it has answered.
+    pub(super) fn each<'a>(
         &self,
-        net: &NetView<'_>,
-        plan: impl Fn(usize, &LayerView<'_>) -> Result<Plan, DstError> + Sync,
+        net: &NetView<'a>,
+        ask: impl Fn(&LayerView<'a>) -> Result<Asked<'a>, DstError> + Sync,
+        plan: impl Fn(&LayerView<'a>, Asked<'a>, Grown) -> Result<Plan, DstError> + Sync,
+        random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError> {
-        let plan = |(index, layer)| plan(index, layer);
-        match self.needs().needs_factors() {
-            true => net.layers.iter().enumerate().map(plan).collect(),
-            false => net.layers.par_iter().enumerate().map(plan).collect(),
+        let grow = |index: usize, layer: &LayerView<'a>, asked: &Asked<'a>| {
+            let mut rng = random.layer(index);
+            let flats = self.grow_outside(layer, &asked.taken, asked.quota(), &mut rng)?;
+            Ok::<_, DstError>(Grown { flats, rng })
+        };
+        let whole = |(index, layer): (usize, &LayerView<'a>)| {
+            let asked = ask(layer)?;
+            let grown = grow(index, layer, &asked)?;
+            plan(layer, asked, grown)
+        };
+        if !self.needs().needs_factors() {
+            return net.layers.par_iter().enumerate().map(whole).collect();
         }
+        if self.seed_state {
+            return net.layers.iter().enumerate().map(whole).collect();
+        }
+        let asked: Vec<_> = net.layers.par_iter().map(&ask).collect();
+        let plans: Vec<_> = net.layers.iter().map(|_| OnceLock::new()).collect();
+        in_place_scope(|scope| {
+            let layers = net.layers.iter().zip(asked).zip(&plans);
+            for (index, ((layer, asked), cell)) in layers.enumerate() {
+                let answer = asked.and_then(|asked| {
+                    let grown = grow(index, layer, &asked)?;
+                    Ok((asked, grown))
+                });
+                let (asked, grown) = match answer {
+                    Ok(answer) => answer,
+                    Err(error) => {
+                        let _ = cell.set(Err(error));
+                        break;
+                    }
+                };
+                let plan = &plan;
+                scope.spawn(move |_| {
+                    let _ = cell.set(plan(layer, asked, grown));
+                });
+            }
+        });
+        // Past an error there are no plans, and none is looked for.
+        plans.into_iter().filter_map(OnceLock::into_inner).collect()
     }
 
     /// What a layer may not grow: all that it had before the update, or all that it keeps.
-    pub(super) fn taken(
-        &self,
-        layer: &LayerView<'_>,
-        dropped: &[u32],
-    ) -> Result<Pattern, DstError> {
-        if !self.fresh.keeps_returned() || dropped.is_empty() {
-            return Ok(layer.pattern.clone());
+    pub(super) fn taken<'a>(&self, layer: &LayerView<'a>, dropped: &[u32]) -> Cow<'a, Pattern> {
+        match !self.fresh.keeps_returned() || dropped.is_empty() {
+            true => Cow::Borrowed(layer.pattern),
+            false => Cow::Owned(layer.pattern.without_slots(dropped)),
         }
-        Ok(Plan::new(layer.pattern, dropped, &[])?.pattern)
     }
 
     pub(super) fn grow(
@@ -121,15 +195,25 @@ impl Composed {
         quota: Quota<'_>,
         rng: &mut ChaCha8Rng,
     ) -> Result<Vec<u64>, DstError> {
+        let taken = self.taken(layer, dropped);
+        self.grow_outside(layer, &taken, quota, rng)
+    }
+
+    fn grow_outside(
+        &self,
+        layer: &LayerView<'_>,
+        taken: &Pattern,
+        quota: Quota<'_>,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Vec<u64>, DstError> {
         let (Some(grow), 1..) = (&self.grow, quota.total()) else {
             return Ok(Vec::new());
         };
-        let taken = self.taken(layer, dropped)?;
         let grown = match (self.guidance, quota) {
             (Some(guidance), Quota::Layer(count)) => {
-                guided(&**grow, layer, &taken, count, guidance, rng)?
+                guided(&**grow, layer, taken, count, guidance, rng)?
             }
-            _ => grow.propose(layer, &Request::new(quota, &taken), rng)?,
+            _ => grow.propose(layer, &Request::new(quota, taken), rng)?,
         };
         if grown.len() > quota.total() {
             let source = SparseError::LengthMismatch {

@@ -1,5 +1,7 @@
 //! One quota for all layers.
 
+use rayon::prelude::*;
+
 use super::{Composed, Redistribute};
 use crate::dst::factors::merge_best;
 use crate::dst::scope::{lowest, lowest_of_all};
@@ -14,13 +16,13 @@ impl Composed {
         floor: usize,
         random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError> {
-        let (mut scores, mut limits) = (Vec::new(), Vec::new());
-        for layer in &net.layers {
-            let (layer_scores, eligible) = self.scores(layer)?;
+        let scores = net.layers.par_iter().map(|layer| {
+            let (scores, eligible) = self.scores(layer)?;
             let most = layer.pattern.nnz().saturating_sub(floor.max(1));
-            scores.push(layer_scores);
-            limits.push(most.min(eligible));
-        }
+            Ok((scores, most.min(eligible)))
+        });
+        let scores: Result<Vec<_>, DstError> = scores.collect();
+        let (scores, limits): (Vec<_>, Vec<_>) = scores?.into_iter().unzip();
         let nnz = net.layers.iter().map(|layer| layer.pattern.nnz()).sum();
         let size = net.layers.iter().map(|layer| layer.pattern.size()).sum();
         let counts = turnover.quotas(nnz, size);
@@ -92,7 +94,7 @@ impl Composed {
             Redistribute::ByRank => {
                 let mut lists = Vec::new();
                 for (index, layer) in net.layers.iter().enumerate() {
-                    let taken = self.taken(layer, &dropped[index])?;
+                    let taken = self.taken(layer, &dropped[index]);
                     let request = Request::new(Quota::Layer(total), &taken);
                     match grow.ranked(layer, &request, &mut random.layer(index))? {
                         Some(list) => lists.push(list),

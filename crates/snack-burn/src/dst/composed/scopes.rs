@@ -1,45 +1,54 @@
 //! Quotas of layers and of rows.
 
 use super::Composed;
-use super::base::is_young;
+use super::base::{Asked, Grown, Places, is_young};
 use crate::dst::scope::{lowest, lowest_per_row};
-use crate::dst::{DstError, NetView, Plan, Quota, Quotas, Turnover, UpdateRandom};
+use crate::dst::{DstError, LayerView, NetView, Plan, Quotas, Turnover, UpdateRandom};
 
 impl Composed {
-    pub(super) fn layer_plans(
+    pub(super) fn layer_plans<'a>(
         &self,
-        net: &NetView<'_>,
+        net: &NetView<'a>,
         turnover: Turnover,
         random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError> {
-        self.each(net, |index, layer| {
+        let conserve = turnover.drop == turnover.grow;
+        let ask = |layer: &LayerView<'a>| {
             let (scores, eligible) = self.scores(layer)?;
             let quotas = turnover.quotas(layer.pattern.nnz(), layer.pattern.size());
-            let conserve = turnover.drop == turnover.grow;
             let drop = quotas.drop.min(eligible);
             let quota = match (&self.grow, conserve) {
                 (None, _) => 0,
                 (_, true) => drop,
                 (_, false) => quotas.grow,
             };
-            let mut rng = random.layer(index);
             let dropped = lowest(&scores, drop);
-            let grown = self.grow(layer, &dropped, Quota::Layer(quota), &mut rng)?;
-            let dropped = match conserve && grown.len() < quota {
-                true => lowest(&scores, grown.len()),
-                false => dropped,
+            Ok(Asked {
+                taken: self.taken(layer, &dropped),
+                scores,
+                dropped,
+                places: Places::Layer(quota),
+            })
+        };
+        let plan = |layer: &LayerView<'a>, asked: Asked<'a>, mut grown: Grown| {
+            let count = grown.flats.len();
+            let dropped = match conserve && count < asked.quota().total() {
+                true => lowest(&asked.scores, count),
+                false => asked.dropped,
             };
-            self.finish(layer, &dropped, &grown, &mut rng)
-        })
+            self.finish(layer, &dropped, &grown.flats, &mut grown.rng)
+        };
+        self.each(net, ask, plan, random)
     }
 
-    pub(super) fn row_plans(
+    pub(super) fn row_plans<'a>(
         &self,
-        net: &NetView<'_>,
+        net: &NetView<'a>,
         turnover: Turnover,
         random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError> {
-        self.each(net, |index, layer| {
+        let conserve = turnover.drop == turnover.grow;
+        let ask = |layer: &LayerView<'a>| {
             let (scores, _) = self.scores(layer)?;
             let offsets = layer.pattern.row_offsets();
             let width = layer.pattern.columns();
@@ -52,7 +61,6 @@ impl Composed {
                 };
                 let Quotas { drop, grow } = turnover.quotas(row.len(), width as u64);
                 let drop = drop.min(row.len() - young);
-                let conserve = turnover.drop == turnover.grow;
                 drops.push(drop);
                 quotas.push(match (&self.grow, conserve) {
                     (None, _) => 0,
@@ -60,18 +68,29 @@ impl Composed {
                     (_, false) => grow,
                 });
             }
-            let mut rng = random.layer(index);
-            let mut dropped = lowest_per_row(&scores, layer.pattern, &drops);
-            let grown = self.grow(layer, &dropped, Quota::Rows(&quotas), &mut rng)?;
-            if turnover.drop == turnover.grow && grown.len() < drops.iter().sum() {
-                let mut found = vec![0; drops.len()];
-                let rows = grown.iter().map(|flat| (flat / width as u64) as usize);
-                // What is out of range is refused below.
-                rows.filter(|&row| row < drops.len())
-                    .for_each(|row| found[row] += 1);
-                dropped = lowest_per_row(&scores, layer.pattern, &found);
+            let dropped = lowest_per_row(&scores, layer.pattern, &drops);
+            Ok(Asked {
+                taken: self.taken(layer, &dropped),
+                scores,
+                dropped,
+                places: Places::Rows(quotas),
+            })
+        };
+        let plan = |layer: &LayerView<'a>, asked: Asked<'a>, mut grown: Grown| {
+            let mut dropped = asked.dropped;
+            if conserve && grown.flats.len() < dropped.len() {
+                let mut found = vec![0; layer.pattern.rows()];
+                let width = layer.pattern.columns() as u64;
+                for flat in &grown.flats {
+                    // What is out of range is refused below.
+                    if let Some(count) = found.get_mut((flat / width) as usize) {
+                        *count += 1;
+                    }
+                }
+                dropped = lowest_per_row(&asked.scores, layer.pattern, &found);
             }
-            self.finish(layer, &dropped, &grown, &mut rng)
-        })
+            self.finish(layer, &dropped, &grown.flats, &mut grown.rng)
+        };
+        self.each(net, ask, plan, random)
     }
 }

@@ -24,7 +24,10 @@ impl Grow for GradientTopK {
         request: &Request<'_>,
         _rng: &mut dyn Rng,
     ) -> Result<Vec<u64>, DstError> {
-        Ok(flats_of(&best(layer, request)?))
+        Ok(flats_of(
+            &best(layer, request, false)?,
+            layer.pattern.size(),
+        ))
     }
 
     fn ranked(
@@ -33,11 +36,15 @@ impl Grow for GradientTopK {
         request: &Request<'_>,
         _rng: &mut dyn Rng,
     ) -> Result<Option<Vec<Candidate>>, DstError> {
-        Ok(Some(best(layer, request)?))
+        Ok(Some(best(layer, request, true)?))
     }
 }
 
-fn best(layer: &LayerView<'_>, request: &Request<'_>) -> Result<Vec<Candidate>, DstError> {
+fn best(
+    layer: &LayerView<'_>,
+    request: &Request<'_>,
+    sorted: bool,
+) -> Result<Vec<Candidate>, DstError> {
     let source = layer.factors()?;
     let inside;
     let source = match request.within {
@@ -53,7 +60,10 @@ fn best(layer: &LayerView<'_>, request: &Request<'_>) -> Result<Vec<Candidate>, 
         Quota::Layer(count) => {
             let free = taken.size() - taken.nnz() as u64;
             let count = count.min(usize::try_from(free).unwrap_or(usize::MAX));
-            source.top_k(taken, count)?
+            match sorted {
+                true => source.top_k(taken, count)?,
+                false => source.top_k_unsorted(taken, count)?,
+            }
         }
         Quota::Rows(quotas) => {
             let quotas: Vec<usize> = (0..)

@@ -13,7 +13,7 @@ pub use uniform::*;
 use rand::Rng;
 
 use super::{DstError, LayerView, Signals};
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, members};
 use crate::tensor::Candidate;
 
 /// How many connections a layer gets.
@@ -129,8 +129,20 @@ impl Grow for Box<dyn Grow> {
     }
 }
 
-/// The flat indices of candidates, ascending.
-pub(crate) fn flats_of(candidates: &[Candidate]) -> Vec<u64> {
+/// The flat indices of distinct candidates of a layer with `size` coordinates, ascending.
+pub(crate) fn flats_of(candidates: &[Candidate], size: u64) -> Vec<u64> {
+    // A set of bits is faster than sorting, unless most of its words are empty.
+    let inside = |candidate: &Candidate| candidate.flat < size;
+    if size / 64 <= 4 * candidates.len() as u64 && candidates.iter().all(inside) {
+        let mut words = vec![0u64; size.div_ceil(64) as usize];
+        for candidate in candidates {
+            words[(candidate.flat / 64) as usize] |= 1 << (candidate.flat % 64);
+        }
+        let flats = members(&words, candidates.len());
+        if flats.len() == candidates.len() {
+            return flats;
+        }
+    }
     let mut flats: Vec<u64> = candidates.iter().map(|candidate| candidate.flat).collect();
     flats.sort_unstable();
     flats

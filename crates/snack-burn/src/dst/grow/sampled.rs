@@ -118,7 +118,10 @@ impl Grow for Sampled {
         request: &Request<'_>,
         rng: &mut dyn Rng,
     ) -> Result<Vec<u64>, DstError> {
-        Ok(flats_of(&self.best(layer, request, rng)?))
+        Ok(flats_of(
+            &self.best(layer, request, rng)?,
+            layer.pattern.size(),
+        ))
     }
 
     fn ranked(
@@ -221,7 +224,7 @@ mod tests {
         let mut layer = LayerView::new("", &pattern, &[1.0; 12]);
         layer.factors = Some(&factors);
         let request = Request::new(Quota::Layer(8), &pattern);
-        let expected = flats_of(&factors.top_k(&pattern, 8).unwrap());
+        let expected = flats_of(&factors.top_k(&pattern, 8).unwrap(), pattern.size());
         for law in LAWS {
             let rule = Sampled {
                 law,

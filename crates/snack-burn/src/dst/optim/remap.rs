@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::ParamId;
 use burn::optim::{ModuleOptimizer, OptimizerRecord};
-use burn::tensor::TensorData;
+use burn::tensor::{Bytes, DType, Shape, TensorData};
 use burn_pack::{Reader, Tensor, Writer};
 use rayon::prelude::*;
 
@@ -44,66 +44,162 @@ pub fn remap_optimizer(
     optimizer: ModuleOptimizer,
     changes: &BTreeMap<ParamId, SlotChange<'_>>,
 ) -> Result<ModuleOptimizer, DstError> {
-    match remapped_record(&optimizer, changes)? {
+    match remapped_record(recorded(&optimizer)?, changes)? {
         Some(record) => Ok(optimizer.load_record(record)),
         None => Ok(optimizer),
     }
 }
 
-/// The record of the optimizer after the changes; `None` if it has no state of the parameters.
+/// The serialized record of an optimizer; `None` if it has no states.
+pub(crate) fn recorded(optimizer: &ModuleOptimizer) -> Result<Option<Bytes>, DstError> {
+    let record = optimizer.to_record();
+    match record.is_empty() {
+        true => Ok(None),
+        false => record.into_bytes().map(Some).map_err(failed),
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> DstError {
+    DstError::Optimizer {
+        reason: error.to_string(),
+    }
+}
+
+/// The record after the changes; `None` if it has no state of the parameters.
 pub(crate) fn remapped_record(
-    optimizer: &ModuleOptimizer,
+    record: Option<Bytes>,
     changes: &BTreeMap<ParamId, SlotChange<'_>>,
 ) -> Result<Option<OptimizerRecord>, DstError> {
-    let record = optimizer.to_record();
-    if record.is_empty() {
+    let Some(bytes) = record.map(Bytes::shared) else {
         return Ok(None);
-    }
-    let failed = |error: &dyn std::fmt::Display| DstError::Optimizer {
-        reason: error.to_string(),
     };
-    let bytes = record.into_bytes().map_err(|error| failed(&error))?;
-    let reader = Reader::from_bytes(bytes).map_err(|error| failed(&error))?;
+    let reader = Reader::from_bytes(bytes.clone()).map_err(failed)?;
     let scalars = reader.scalars().clone();
     let metadata = reader.metadata().clone();
-    let read = reader.into_tensors().map_err(|error| failed(&error))?;
+    let read = reader.into_tensors().map_err(failed)?;
     for (id, change) in changes {
         if change.policy == StatePolicy::LocalClock {
             let own = read.iter().filter(|t| t.param_id == Some(id.val()));
             check_clock(change, own.map(|tensor| field_of(&tensor.name)))?;
         }
     }
-    let tensors: Result<Vec<(Tensor, bool)>, DstError> = read
-        .into_par_iter()
-        .map(|tensor| {
-            let (name, dtype, shape, id, bytes) =
-                tensor.into_parts().map_err(|error| failed(&error))?;
-            let change = id.and_then(|id| changes.get(&ParamId::from(id)));
-            let data = TensorData::from_bytes(bytes, shape, dtype);
-            let (data, moved) = match change {
-                Some(change) if data.shape().as_slice() == [change.change.remap.old_len] => {
-                    (change.apply(&name, data), true)
-                }
-                _ => (data, false),
-            };
-            let (bytes, shape, dtype) = data.into_parts();
-            Ok((Tensor::new(name, dtype, shape, id, bytes), moved))
-        })
+    let states: Result<Vec<State<'_>>, DstError> = read
+        .into_iter()
+        .map(|tensor| State::new(tensor, changes))
         .collect();
-    let (tensors, moved): (Vec<Tensor>, Vec<bool>) = tensors?.into_iter().unzip();
-    if !moved.contains(&true) {
+    let states = states?;
+    if states.iter().all(|state| state.change.is_none()) {
         return Ok(None);
     }
-    let mut writer = Writer::new(tensors);
-    for (key, value) in &scalars {
-        writer = writer.with_scalar(key, *value);
+    let bytes = match in_place(&bytes, &states) {
+        Some(bytes) => bytes,
+        None => {
+            let tensors = states.into_par_iter().map(State::into_tensor).collect();
+            let mut writer = Writer::new(tensors);
+            for (key, value) in &scalars {
+                writer = writer.with_scalar(key, *value);
+            }
+            for (key, value) in &metadata {
+                writer = writer.with_metadata(key, value);
+            }
+            writer.into_bytes().map_err(failed)?
+        }
+    };
+    OptimizerRecord::from_bytes(bytes).map(Some).map_err(failed)
+}
+
+/// A recorded tensor and what happens to it.
+struct State<'a> {
+    name: String,
+    dtype: DType,
+    shape: Shape,
+    id: Option<u64>,
+    bytes: Bytes,
+    change: Option<&'a SlotChange<'a>>,
+}
+
+impl<'a> State<'a> {
+    fn new(
+        tensor: Tensor,
+        changes: &'a BTreeMap<ParamId, SlotChange<'a>>,
+    ) -> Result<Self, DstError> {
+        let (name, dtype, shape, id, bytes) = tensor.into_parts().map_err(failed)?;
+        let change = id.and_then(|id| changes.get(&ParamId::from(id)));
+        let change = change.filter(|own| shape.as_slice() == [own.change.remap.old_len]);
+        Ok(Self {
+            name,
+            dtype,
+            shape,
+            id,
+            bytes,
+            change,
+        })
     }
-    for (key, value) in &metadata {
-        writer = writer.with_metadata(key, value);
+
+    /// Bytes after the change.
+    fn len(&self) -> usize {
+        match self.change {
+            Some(change) => change.change.remap.source.len() * self.dtype.size(),
+            None => self.bytes.len(),
+        }
     }
-    let bytes = writer.into_bytes().map_err(|error| failed(&error))?;
-    let record = OptimizerRecord::from_bytes(bytes).map_err(|error| failed(&error))?;
-    Ok(Some(record))
+
+    /// Writes the state after the change over zeros.
+    fn write(&self, out: &mut [u8]) {
+        match self.change {
+            Some(change) => {
+                let data =
+                    || TensorData::from_bytes(self.bytes.clone(), self.shape.clone(), self.dtype);
+                let fresh = change.fresh(&self.name, data);
+                let remap = &change.change.remap;
+                remap.write(&self.bytes, self.dtype, fresh.as_deref(), out);
+            }
+            None => out.copy_from_slice(&self.bytes),
+        }
+    }
+
+    fn into_tensor(self) -> Tensor {
+        let (bytes, shape) = match self.change {
+            Some(change) => {
+                let mut out = vec![0; self.len()];
+                self.write(&mut out);
+                let shape = Shape::new([change.change.remap.source.len()]);
+                (Bytes::from_bytes_vec(out), shape)
+            }
+            None => (self.bytes, self.shape),
+        };
+        Tensor::new(self.name, self.dtype, shape, self.id, bytes)
+    }
+}
+
+/// The record after changes that leave all sizes as they are, written on all cores: everything but
+/// the states stays.
+fn in_place(record: &Bytes, states: &[State<'_>]) -> Option<Bytes> {
+    let mut places = Vec::with_capacity(states.len());
+    for state in states {
+        let begin = state.bytes.as_ptr().addr();
+        let begin = begin.checked_sub(record.as_ptr().addr())?;
+        if state.len() != state.bytes.len() || begin + state.len() > record.len() {
+            return None;
+        }
+        places.push((begin, state));
+    }
+    places.sort_by_key(|(begin, state)| (*begin, state.len()));
+    let mut out = vec![0; record.len()];
+    let (mut rest, mut end) = (out.as_mut_slice(), 0);
+    let mut parts = Vec::with_capacity(places.len());
+    for (begin, state) in places {
+        let (gap, more) = rest.split_at_mut_checked(begin.checked_sub(end)?)?;
+        gap.copy_from_slice(&record[end..begin]);
+        let (part, more) = more.split_at_mut(state.len());
+        parts.push((part, state));
+        (rest, end) = (more, begin + state.len());
+    }
+    rest.copy_from_slice(&record[end..]);
+    parts
+        .into_par_iter()
+        .for_each(|(part, state)| state.write(part));
+    Some(Bytes::from_bytes_vec(out))
 }
 
 /// The last part of a tensor's name.
@@ -131,22 +227,19 @@ fn check_clock<'a>(
 }
 
 impl SlotChange<'_> {
-    /// One state tensor after the change.
-    fn apply(&self, name: &str, data: TensorData) -> TensorData {
+    /// What a state has at the new slots, if not zero.
+    fn fresh(&self, name: &str, data: impl FnOnce() -> TensorData) -> Option<Vec<f32>> {
         let field = field_of(name);
-        let remap = &self.change.remap;
         match self.policy {
             StatePolicy::Borrow if SECOND_MOMENTS.contains(&field) => {
-                let old: Vec<f32> = data.iter::<f32>().collect();
-                remap.apply_with(data, Some(&self.borrowed(&old)))
+                let old: Vec<f32> = data().iter::<f32>().collect();
+                Some(self.borrowed(&old))
             }
             StatePolicy::GradientSeed { c } if VELOCITIES.contains(&field) => {
-                let seeds = self.gradients;
-                let seeds: Option<Vec<f32>> =
-                    seeds.map(|gradients| gradients.iter().map(|g| c * g).collect());
-                remap.apply_with(data, seeds.as_deref())
+                let seeds = self.gradients?;
+                Some(seeds.iter().map(|g| c * g).collect())
             }
-            _ => remap.apply(data),
+            _ => None,
         }
     }
 

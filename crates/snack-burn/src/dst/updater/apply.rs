@@ -1,13 +1,15 @@
 //! One remap for everything that has an element per connection.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use burn::module::Module;
 use burn::optim::ModuleOptimizer;
+use rayon::in_place_scope;
 
 use super::Dst;
-use super::decide::Decision;
-use crate::dst::{Changes, DstError, LayerChange, SlotChange, remapped_record};
+use super::decide::{Decision, Planned};
+use crate::dst::{Changes, DstError, LayerChange, SlotChange, recorded, remapped_record};
 use crate::nn::{NewWeights, replace_weights};
 
 impl Dst {
@@ -20,14 +22,27 @@ impl Dst {
         if decision.plans.is_empty() {
             return (model, Ok(()));
         }
+        // The optimizer's states are read by this thread while the others prepare the weights.
+        let plans = decision.plans;
+        let cells: Vec<OnceLock<NewWeights>> = plans.iter().map(|_| OnceLock::new()).collect();
+        let record = in_place_scope(|scope| {
+            for (planned, cell) in plans.iter().zip(&cells) {
+                scope.spawn(move |_| {
+                    let _ = cell.set(planned.weights());
+                });
+            }
+            recorded(optimizer)
+        });
         let (mut weights, mut moved) = (BTreeMap::new(), Vec::new());
         let mut changes = Changes::default();
-        for (layer, plan, policy) in decision.plans {
-            let data = layer.values.clone().detach().into_data();
-            let new = NewWeights {
-                values: plan.remap.apply_with(data, Some(&plan.values)),
-                pattern: plan.pattern.clone(),
-            };
+        for (planned, new) in plans.into_iter().zip(cells) {
+            let Planned {
+                layer,
+                plan,
+                policy,
+                ..
+            } = planned;
+            let new = new.into_inner().expect("the scope has waited for it");
             weights.insert(layer.name.clone(), new);
             changes.layers.push(LayerChange {
                 name: layer.name,
@@ -48,7 +63,7 @@ impl Dst {
             (change.values_id, slot)
         });
         let slots: BTreeMap<_, _> = slots.collect();
-        match remapped_record(optimizer, &slots) {
+        match record.and_then(|record| remapped_record(record, &slots)) {
             Ok(Some(record)) => *optimizer = optimizer.clone().load_record(record),
             Ok(None) => {}
             Err(error) => {
@@ -65,5 +80,19 @@ impl Dst {
         }
         self.changes = Some(changes);
         (model, Ok(()))
+    }
+}
+
+impl Planned {
+    /// Values and pattern after the update, and the index that the next step needs.
+    fn weights(&self) -> NewWeights {
+        let plan = &self.plan;
+        NewWeights {
+            values: plan
+                .remap
+                .apply_with(self.values.clone(), Some(&plan.values)),
+            pattern: plan.pattern.clone().into(),
+            index: self.layer.pattern.prepare(&plan.pattern),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::module::Module;
+use burn::tensor::{TensorData, Transaction};
 
 use super::{Dst, Rule};
 use crate::dst::collect::FoundFactors;
@@ -12,10 +13,19 @@ use crate::dst::{
 };
 use crate::nn::{FoundLayer, find_layers};
 
+/// What happens to a layer.
+pub(super) struct Planned {
+    pub layer: FoundLayer,
+    /// Its values, which the plan was made from.
+    pub values: TensorData,
+    pub plan: Plan,
+    pub policy: StatePolicy,
+}
+
 /// An update that is decided but not applied.
 pub(super) struct Decision {
     pub update: TopologyUpdate,
-    pub plans: Vec<(FoundLayer, Plan, StatePolicy)>,
+    pub plans: Vec<Planned>,
 }
 
 impl Dst {
@@ -90,7 +100,8 @@ impl Dst {
                 true => self.functional_of(found, rule)?,
                 false => BTreeMap::new(),
             };
-            let views = self.slots.views(found, &usable, needs, &factors, self.step);
+            let values = read_values(found, &usable);
+            let views = self.slots.views(found, &values, needs, &factors, self.step);
             let net = NetView::new(
                 views
                     .iter()
@@ -109,8 +120,10 @@ impl Dst {
                     found: plans.len(),
                 });
             }
-            for (layer, plan) in usable.into_iter().zip(plans) {
-                outcomes.insert(layer, (plan, rule.state));
+            drop(net);
+            drop(views);
+            for ((layer, values), plan) in values.into_iter().zip(plans) {
+                outcomes.insert(layer, (plan, rule.state, values));
             }
         }
         for (index, layer) in found.iter().enumerate() {
@@ -120,12 +133,17 @@ impl Dst {
             }
             self.collected.clear(&layer.name);
             let outcome = outcomes.remove(&index);
-            let plan = outcome.as_ref().map(|(plan, _)| plan);
+            let plan = outcome.as_ref().map(|(plan, ..)| plan);
             decision.update.layers.push(LayerUpdate::of(layer, plan));
-            if let Some((plan, state)) = outcome
+            if let Some((plan, policy, values)) = outcome
                 && !plan.is_noop()
             {
-                decision.plans.push((layer.clone(), plan, state));
+                decision.plans.push(Planned {
+                    layer: layer.clone(),
+                    values,
+                    plan,
+                    policy,
+                });
             }
         }
         if due {
@@ -209,4 +227,23 @@ impl Dst {
             })
             .collect())
     }
+}
+
+/// The values of the given layers, read at once where one device has them all.
+fn read_values(found: &[FoundLayer], members: &[usize]) -> Vec<(usize, TensorData)> {
+    let values = |&index: &usize| found[index].values.clone().detach().without_autodiff();
+    let mut devices = members.iter().map(|&index| found[index].pattern.device());
+    let first = devices.next();
+    let read = match devices.all(|device| Some(device) == first) {
+        true => {
+            let values = members.iter().map(values);
+            let all = values.fold(Transaction::default(), Transaction::register);
+            all.execute()
+        }
+        false => members
+            .iter()
+            .map(|index| values(index).into_data())
+            .collect(),
+    };
+    members.iter().copied().zip(read).collect()
 }

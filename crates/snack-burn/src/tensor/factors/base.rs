@@ -1,6 +1,7 @@
 use burn::tensor::{DType, Tensor, TensorData};
 
 use super::Candidate;
+use super::candidates::Best;
 use super::scan::Scan;
 use crate::error::SparseError;
 use crate::ops::{Routines, SddmmRoutine};
@@ -151,6 +152,19 @@ impl GradientFactors {
     /// * [`SparseError::NonFiniteGradient`] if a gradient outside `excluded` is not finite, unless
     ///   `count` is 0.
     pub fn top_k(&self, excluded: &Pattern, count: usize) -> Result<Vec<Candidate>, SparseError> {
+        self.best(excluded, count).map(Best::sorted)
+    }
+
+    /// As [`top_k`](GradientFactors::top_k), in any order.
+    pub(crate) fn top_k_unsorted(
+        &self,
+        excluded: &Pattern,
+        count: usize,
+    ) -> Result<Vec<Candidate>, SparseError> {
+        self.best(excluded, count).map(Best::unsorted)
+    }
+
+    fn best(&self, excluded: &Pattern, count: usize) -> Result<Best, SparseError> {
         self.check(excluded)?;
         let available = excluded.size() - excluded.nnz() as u64;
         if count as u64 > available {

@@ -68,6 +68,10 @@ impl Best {
         }
     }
 
+    pub fn unsorted(self) -> Vec<Candidate> {
+        self.candidates
+    }
+
     pub fn sorted(mut self) -> Vec<Candidate> {
         match self.candidates.len() < SERIAL_BELOW {
             true => self.candidates.sort_unstable_by(Candidate::rank),

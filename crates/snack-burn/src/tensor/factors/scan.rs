@@ -40,15 +40,16 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The best of all, sorted.
-    pub fn top_k(&self, count: usize) -> Result<Vec<Candidate>, SparseError> {
+    /// The best of all.
+    pub fn top_k(&self, count: usize) -> Result<Best, SparseError> {
+        let mut best = Best::new(count);
         if count == 0 {
-            return Ok(Vec::new());
+            return Ok(best);
         }
         if self.is_zero() {
-            return Ok(self.first_inactive(count));
+            best.extend(self.first_inactive(count));
+            return Ok(best);
         }
-        let mut best = Best::new(count);
         for panel in self.panels() {
             let mask = Mask::new(self.excluded, &panel);
             let count = count.min(panel.len() - mask.excluded);
@@ -67,7 +68,7 @@ impl<'a> Scan<'a> {
             let gradients = Tensor::<1>::from_dispatch(gradients);
             best.extend(self.candidates(&panel, positions, gradients)?);
         }
-        Ok(best.sorted())
+        Ok(best)
     }
 
     /// The best of each row, sorted within it.
