@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::kind::Transaction as Transactional;
+use burn::tensor::{DType, Tensor, TensorData, Transaction};
 
 use super::DstError;
 use crate::nn::FoundLayer;
@@ -38,26 +39,61 @@ impl Collected {
         self.parts.remove(layer);
     }
 
-    /// The factors of a layer: all passes concatenated, on the device of the layer's values.
-    pub fn factors(&self, layer: &FoundLayer, scratch_bytes: usize) -> FoundFactors {
-        let Some(parts) = self.parts.get(&layer.name) else {
-            return FoundFactors::Missing;
+    /// The factors of layers, `members` by their place in `found`: all passes concatenated, on the
+    /// device of the layer's values.
+    pub fn factors(
+        &self,
+        found: &[FoundLayer],
+        members: &[usize],
+        scratch_bytes: usize,
+    ) -> BTreeMap<usize, FoundFactors> {
+        let pairs: Vec<_> = members
+            .iter()
+            .map(|&index| (index, self.pair(&found[index])))
+            .collect();
+        // All are asked before any answer is waited for.
+        let tensors = pairs.iter().filter_map(|(_, pair)| pair.as_ref()).flatten();
+        let flags: Vec<_> = tensors
+            .filter(|tensor| !tensor.dims().contains(&0))
+            .map(|tensor| tensor.clone().is_finite().all())
+            .collect();
+        let mut flags = read_all(flags).into_iter();
+        let mut is_finite = |tensor: &Tensor<2>| {
+            tensor.dims().contains(&0)
+                || flags
+                    .next()
+                    .is_some_and(|flag| flag.iter::<bool>().all(|finite| finite))
         };
+        let found = pairs.into_iter().map(|(index, pair)| {
+            let factors = match pair {
+                None => FoundFactors::Missing,
+                Some([g, x]) => match [&g, &x].map(&mut is_finite) {
+                    [true, true] => {
+                        let factors = GradientFactors::new(g, x).with_scratch_bytes(scratch_bytes);
+                        FoundFactors::Finite(Box::new(factors))
+                    }
+                    _ => FoundFactors::NotFinite,
+                },
+            };
+            (index, factors)
+        });
+        found.collect()
+    }
+
+    /// Output gradients and inputs of all passes through a layer.
+    fn pair(&self, layer: &FoundLayer) -> Option<[Tensor<2>; 2]> {
+        let parts = self.parts.get(&layer.name)?;
         let device = layer.pattern.device();
         let all = |factor: fn(&Part) -> &Tensor<2>| {
             let parts = parts.iter().map(|part| factor(part).clone());
-            let mut parts: Vec<_> = parts.map(|part| part.to_device(device)).collect();
+            let parts = parts.map(|part| part.detach().without_autodiff().to_device(device));
+            let mut parts: Vec<_> = parts.collect();
             match parts.len() {
                 1 => parts.remove(0),
                 _ => Tensor::cat(parts, 0),
             }
         };
-        let (g, x) = (all(|part| &part.g), all(|part| &part.x));
-        if !is_finite(&g) || !is_finite(&x) {
-            return FoundFactors::NotFinite;
-        }
-        let factors = GradientFactors::new(g, x).with_scratch_bytes(scratch_bytes);
-        FoundFactors::Finite(Box::new(factors))
+        Some([all(|part| &part.g), all(|part| &part.x)])
     }
 
     /// What a checkpoint between two steps of a window must hold.
@@ -92,13 +128,17 @@ impl Collected {
     }
 }
 
-fn is_finite(tensor: &Tensor<2>) -> bool {
-    tensor.dims().contains(&0)
-        || tensor
-            .clone()
-            .is_finite()
-            .all()
-            .into_data()
-            .iter::<bool>()
-            .all(|finite| finite)
+/// The content of tensors, read at once where one device has them all.
+pub(crate) fn read_all<const D: usize, K: Transactional>(
+    tensors: Vec<Tensor<D, K>>,
+) -> Vec<TensorData> {
+    let mut devices = tensors.iter().map(Tensor::device);
+    let first = devices.next();
+    match devices.all(|device| Some(device) == first) {
+        true => tensors
+            .into_iter()
+            .fold(Transaction::default(), Transaction::register)
+            .execute(),
+        false => tensors.into_iter().map(Tensor::into_data).collect(),
+    }
 }

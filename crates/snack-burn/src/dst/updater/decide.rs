@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use burn::module::Module;
-use burn::tensor::{TensorData, Transaction};
+use burn::tensor::TensorData;
 
 use super::{Dst, Rule};
-use crate::dst::collect::FoundFactors;
+use crate::dst::collect::{FoundFactors, read_all};
 use crate::dst::{
     DstError, Functional, LayerGraph, LayerUpdate, NetView, Plan, Signals, SkipReason, StatePolicy,
     TopologyUpdate, UpdateRandom,
@@ -67,13 +67,10 @@ impl Dst {
                 continue;
             }
             let needs = rule.method.needs();
-            let wanted = members.iter().filter(|_| needs.needs_factors());
-            let factors: BTreeMap<usize, FoundFactors> = wanted
-                .map(|&layer| {
-                    let factors = self.collected.factors(&found[layer], rule.scratch_bytes);
-                    (layer, factors)
-                })
-                .collect();
+            let factors = match needs.needs_factors() {
+                true => self.collected.factors(found, &members, rule.scratch_bytes),
+                false => BTreeMap::new(),
+            };
             let usable: Vec<usize> = match needs.needs_factors() {
                 false => members.clone(),
                 true => members
@@ -229,21 +226,11 @@ impl Dst {
     }
 }
 
-/// The values of the given layers, read at once where one device has them all.
+/// The values of the given layers.
 fn read_values(found: &[FoundLayer], members: &[usize]) -> Vec<(usize, TensorData)> {
-    let values = |&index: &usize| found[index].values.clone().detach().without_autodiff();
-    let mut devices = members.iter().map(|&index| found[index].pattern.device());
-    let first = devices.next();
-    let read = match devices.all(|device| Some(device) == first) {
-        true => {
-            let values = members.iter().map(values);
-            let all = values.fold(Transaction::default(), Transaction::register);
-            all.execute()
-        }
-        false => members
-            .iter()
-            .map(|index| values(index).into_data())
-            .collect(),
-    };
+    let values = members
+        .iter()
+        .map(|&index| found[index].values.clone().detach().without_autodiff());
+    let read = read_all(values.collect());
     members.iter().copied().zip(read).collect()
 }

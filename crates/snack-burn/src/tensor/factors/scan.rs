@@ -174,13 +174,18 @@ impl<'a> Scan<'a> {
             .register(positions)
             .register(gradients)
             .execute();
-        let positions = data[0].iter::<i32>();
-        let mut found = Vec::with_capacity(data[0].num_elements());
-        for (position, gradient) in positions.zip(data[1].iter::<f32>()) {
-            let Ok(position) = usize::try_from(position) else {
+        let (positions, gradients): (Vec<i32>, Vec<f32>) =
+            match (data[0].as_slice(), data[1].as_slice()) {
+                (Ok(positions), Ok(gradients)) => (positions.to_vec(), gradients.to_vec()),
+                _ => (data[0].iter().collect(), data[1].iter().collect()),
+            };
+        let width = panel.cols.len() as u32;
+        let mut found = Vec::with_capacity(positions.len());
+        for (position, gradient) in positions.into_iter().zip(gradients) {
+            let Ok(position) = u32::try_from(position) else {
                 continue;
             };
-            let (row, col) = (position / panel.cols.len(), position % panel.cols.len());
+            let [row, col] = [position / width, position % width].map(|index| index as usize);
             let (row, col) = (panel.rows.start + row, panel.cols.start + col);
             if !gradient.is_finite() {
                 return Err(SparseError::NonFiniteGradient { row, col, gradient });
