@@ -93,3 +93,12 @@ impl DeviceChoice {
         }
     }
 }
+
+/// The CPU device where there is one, so that numbers can be compared to the last digits.
+#[cfg(test)]
+pub(crate) fn for_tests() -> Device {
+    #[cfg(feature = "flex")]
+    return Device::flex();
+    #[cfg(not(feature = "flex"))]
+    Device::default()
+}

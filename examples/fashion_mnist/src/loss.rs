@@ -130,7 +130,7 @@ impl Loss {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::Device;
+    use crate::device::for_tests;
 
     const SCORES: [[f32; 3]; 2] = [[0.5, -1.0, 2.0], [0.0, 3.0, -0.25]];
     const LABELS: [usize; 2] = [2, 0];
@@ -141,7 +141,7 @@ mod tests {
 
     /// Loss and gradient of the scores.
     fn run(loss: Loss, gradient: Gradient) -> (f64, Vec<f64>) {
-        let device = Device::default().autodiff();
+        let device = for_tests().autodiff();
         let scores = Tensor::<2>::from_data(SCORES, &device).require_grad();
         let mut targets = [[0.0_f32; 3]; 2];
         for (row, label) in targets.iter_mut().zip(LABELS) {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn samples_agree_on_device_and_host() {
-        let device = Device::default();
+        let device = for_tests();
         for loss in [Loss::Mse, Loss::CrossEntropy] {
             let targets = [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]];
             let scores = Tensor::<2>::from_data(SCORES, &device);

@@ -119,6 +119,7 @@ impl Mlp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::for_tests;
 
     fn model(gradient: Gradient) -> (Mlp, Device) {
         let options = Options {
@@ -126,7 +127,7 @@ mod tests {
             gradient,
             ..Options::default()
         };
-        let device = Device::default().autodiff();
+        let device = for_tests().autodiff();
         (Mlp::new(&options, 4, 1, &device).unwrap(), device)
     }
 

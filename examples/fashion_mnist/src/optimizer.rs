@@ -118,6 +118,7 @@ impl Optimizer for SetSgd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::for_tests;
     use burn::{module::Param, optim::GradientsParams};
 
     #[derive(Module, Debug)]
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn two_steps_by_hand() {
-        let device = Device::default().autodiff();
+        let device = for_tests().autodiff();
         let mut model = One {
             w: Param::from_data([1.0_f32], &device),
         };

@@ -99,7 +99,7 @@ fn stream(seed: u64, stream: u64) -> ChaCha8Rng {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Dataset;
+    use crate::{Dataset, device::for_tests};
 
     #[test]
     fn every_epoch_has_every_image_once_in_an_order_of_its_own() {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn pixels_are_scaled_and_labels_marked() {
         let data = Dataset::subset();
-        let batch = Batch::plain(data.train(), [3, 5], &Device::default());
+        let batch = Batch::plain(data.train(), [3, 5], &for_tests());
         assert_eq!(batch.images.dims(), [2, 784]);
         let pixels: Vec<f32> = batch.images.into_data().iter().collect();
         let expected = |index| {
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn masks_are_functions_of_seed_and_step_and_keep_their_share() {
         let data = Dataset::subset();
-        let device = Device::default();
+        let device = for_tests();
         let plan = DropoutPlan {
             widths: vec![100, 30],
             probability: 0.2,

@@ -207,7 +207,7 @@ impl<I: Iterator<Item = Batch>> DataLoaderIterator<Batch> for Counted<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Dataset;
+    use crate::{Dataset, device::for_tests};
 
     fn labels(batches: impl Iterator<Item = Batch>) -> Vec<Vec<i64>> {
         batches
@@ -226,7 +226,7 @@ mod tests {
             widths: vec![3],
             probability: 0.5,
         };
-        let device = Device::default();
+        let device = for_tests();
         let batches = TrainBatches::new(images, 900, 5, dropout, &device);
         assert_eq!((batches.steps(), batches.num_items()), (2, 1800));
         let epochs: Vec<_> = (0..2).map(|epoch| labels(batches.epoch(epoch))).collect();
@@ -242,7 +242,7 @@ mod tests {
     fn tests_take_every_image_in_order_and_slices_their_part() {
         let images = Arc::new(Dataset::subset().test().clone());
         let all: Vec<i64> = (0..1000).map(|i| images.label(i).into()).collect();
-        let batches = TestBatches::new(images, 300, &Device::default());
+        let batches = TestBatches::new(images, 300, &for_tests());
         assert_eq!(loaded(&batches).concat(), all);
         assert_eq!(loaded(&*batches.slice(990, 2000)).concat(), all[990..]);
         assert_eq!(batches.slice(10, 30).num_items(), 20);
