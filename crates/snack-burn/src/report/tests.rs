@@ -39,7 +39,12 @@ fn two(device: &Device) -> Two {
 fn move_first(model: Two, flats: &[u64]) -> Two {
     let pattern = Pattern::from_sorted_flats([4, 3], flats.iter().copied()).unwrap();
     let values = TensorData::from(vec![1.0_f32; flats.len()].as_slice());
-    let weights = [("first".to_string(), NewWeights { pattern, values })];
+    let new = NewWeights {
+        pattern: pattern.into(),
+        values,
+        index: Default::default(),
+    };
+    let weights = [("first".to_string(), new)];
     replace_weights(model, weights.into())
 }
 
