@@ -10,7 +10,7 @@ use super::SharedDst;
 /// A model whose topology is updated after every optimizer step of a
 /// [`Learner`](burn::train::Learner).
 ///
-/// ```ignore
+/// ```text
 /// let dst = DstConfig::set().init(&model)?;
 /// let learner = Learner::new(Rewiring::new(model, dst), optimizer, learning_rate);
 /// let result = training.launch(learner);

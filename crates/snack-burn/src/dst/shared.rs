@@ -13,7 +13,7 @@ use super::{Dst, DstState, TopologyUpdate};
 /// A model that implements Burn's `TrainStep` holds one in a field marked `#[module(skip)]`,
 /// overrides `optimize`
 ///
-/// ```ignore
+/// ```text
 /// fn optimize(self, optim: &mut ModuleOptimizer, lr: ModuleLearningRate, grads: GradientsParams) -> Self {
 ///     let dst = self.dst.clone();
 ///     let model = optim.step(lr, self, grads);
