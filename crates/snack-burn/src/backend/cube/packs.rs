@@ -73,7 +73,7 @@ pub(super) fn pack_coordinate<V: Size, C: Size>(
         decode_coordinate(words.extract(0usize), pack, 0usize, packed)
     } else if packed {
         let word = words.extract(comptime!(i / 2));
-        if comptime!(i % 2 == 0) {
+        if comptime!(i.is_multiple_of(2)) {
             usize::cast_from(word & 0xffff)
         } else {
             usize::cast_from(word >> 16)

@@ -200,7 +200,7 @@ fn tile_ends_kernel(
             }
         }
         ends[position] = low as u32;
-        position += CUBE_COUNT as usize * CUBE_DIM as usize;
+        position += CUBE_COUNT * CUBE_DIM as usize;
     }
 }
 
