@@ -3,6 +3,9 @@
 //!
 //! `cargo bench --bench growth -- --help` lists the options.
 
+#[path = "common/device.rs"]
+mod device;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -14,6 +17,8 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use snack_burn::prelude::*;
 use snack_burn::tensor::{Candidate, GradientFactors};
+
+use device::DeviceName;
 
 #[derive(Debug, Parser)]
 #[command(name = "growth")]
@@ -60,33 +65,6 @@ struct Args {
     /// Given by cargo to every bench.
     #[arg(long, hide = true)]
     bench: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum DeviceName {
-    Flex,
-    Wgpu,
-    Cuda,
-    Cpu,
-}
-
-impl DeviceName {
-    fn device(self) -> Result<Device, String> {
-        match self {
-            #[cfg(feature = "flex")]
-            Self::Flex => Ok(Device::flex()),
-            #[cfg(feature = "wgpu")]
-            Self::Wgpu => Ok(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => Ok(Device::cuda(0)),
-            #[cfg(feature = "cpu")]
-            Self::Cpu => Ok(Device::cpu()),
-            #[allow(unreachable_patterns)]
-            other => Err(format!(
-                "--device {other:?} is not compiled in: add its feature"
-            )),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
@@ -224,7 +202,7 @@ fn run(args: &Args) -> Result<(), String> {
         median_ms: times[times.len() / 2],
         tflops: work / times[0] / 1e9,
         err,
-        device: format!("{:?} {device:?}", args.device).to_lowercase(),
+        device: format!("{} {device:?}", args.device.name()),
     };
     print(&row);
     match &args.json {

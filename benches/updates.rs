@@ -3,6 +3,9 @@
 //!
 //! `cargo bench --bench updates -- --help` lists the options.
 
+#[path = "common/device.rs"]
+mod device;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -11,10 +14,12 @@ use burn::module::Module;
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::activation::gelu;
 use burn::tensor::{Device, Distribution, Tensor};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use serde::Serialize;
 use snack_burn::dst::{Anneal, GrowConfig, StatePolicy};
 use snack_burn::prelude::*;
+
+use device::DeviceName;
 
 #[derive(Debug, Parser)]
 #[command(name = "updates")]
@@ -55,33 +60,6 @@ struct Args {
     /// Given by cargo to every bench.
     #[arg(long, hide = true)]
     bench: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum DeviceName {
-    Flex,
-    Wgpu,
-    Cuda,
-    Cpu,
-}
-
-impl DeviceName {
-    fn device(self) -> Result<Device, String> {
-        match self {
-            #[cfg(feature = "flex")]
-            Self::Flex => Ok(Device::flex()),
-            #[cfg(feature = "wgpu")]
-            Self::Wgpu => Ok(Device::wgpu(burn::tensor::DeviceKind::DefaultDevice)),
-            #[cfg(feature = "cuda")]
-            Self::Cuda => Ok(Device::cuda(0)),
-            #[cfg(feature = "cpu")]
-            Self::Cpu => Ok(Device::cpu()),
-            #[allow(unreachable_patterns)]
-            other => Err(format!(
-                "--device {other:?} is not compiled in: add its feature"
-            )),
-        }
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -249,7 +227,7 @@ fn measure(args: &Args, method: Preset, device: &Device) -> Result<Row, String> 
         update_ms: median(updates),
         overhead: (update_step_ms - step_ms).max(0.0) / (args.every as f64 * step_ms),
         every: args.every,
-        device: format!("{:?}", args.device).to_lowercase(),
+        device: args.device.name().to_string(),
     })
 }
 

@@ -2,7 +2,8 @@
 
 use burn::tensor::{Device, Distribution, Tensor};
 
-use super::args::{Args, DeviceName};
+use super::args::Args;
+use super::device::DeviceName;
 use super::layer::Output;
 use super::methods::{Call, kept};
 use super::problems::{Op, Problem};

@@ -5,6 +5,8 @@
 
 mod args;
 mod check;
+#[path = "../common/device.rs"]
+mod device;
 mod failure;
 mod floor;
 mod layer;
@@ -21,8 +23,9 @@ use std::time::Instant;
 use burn::tensor::{Device, Tensor};
 use clap::Parser;
 
-use args::{Args, DeviceName};
+use args::Args;
 use check::Sample;
+use device::DeviceName;
 use failure::caught;
 use floor::{Ceilings, bytes};
 use layer::{Output, Weight};

@@ -126,8 +126,8 @@ pub(super) fn load_features<F: Float, B: Size>(
 
 /// Stores what [`load_features`] loaded.
 #[cube]
-pub(super) fn store_features<F: Float, B: Size>(
-    columns: &Array<Vector<F, B>>,
+fn store_features<F: Float, B: Size>(
+    columns: &mut Array<Vector<F, B>>,
     staged: &mut Shared<[Vector<F, B>]>,
     base: usize,
     features: usize,
@@ -140,6 +140,29 @@ pub(super) fn store_features<F: Float, B: Size>(
         if feature < features {
             staged[feature] = columns[a];
         }
+    }
+}
+
+/// Stores what [`load_features`] loaded of the first features, and copies all others.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn store_all_features<F: Float, B: Size>(
+    x: &Tensor<F>,
+    columns: &mut Array<Vector<F, B>>,
+    staged: &mut Shared<[Vector<F, B>]>,
+    batch: usize,
+    features: usize,
+    first: usize,
+    #[comptime] units: usize,
+    #[comptime] ahead: usize,
+) {
+    store_features::<F, B>(columns, staged, 0usize, features, units, ahead);
+    let mut base = 0usize;
+    base += comptime!(ahead * units);
+    while base < features {
+        load_features::<F, B>(x, columns, base, batch, features, first, units, ahead);
+        store_features::<F, B>(columns, staged, base, features, units, ahead);
+        base += comptime!(ahead * units);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::backend::cube::packs::{
     PACK, edge_entry, edge_turns, pack_coordinates, pack_places, whole_packs, words_of_pack,
 };
 use crate::backend::cube::staging::{
-    ROWS, Staging, load_features, part_of_group, stage_offsets, store_features,
+    ROWS, Staging, load_features, part_of_group, stage_offsets, store_all_features,
 };
 use crate::ops::{RoutineError, SpmmRoutine};
 
@@ -127,37 +127,16 @@ fn row_block_kernel<F: Float, A: Float, B: Size, V: Size, C: Size>(
                 config,
             );
             if first_row == first_output {
-                store_features::<F, B>(
-                    &columns,
+                store_all_features::<F, B>(
+                    x,
+                    &mut columns,
                     &mut staged,
-                    0usize,
+                    batch,
                     features,
+                    first_sample,
                     config.units,
                     ahead,
                 );
-                let mut base = 0usize;
-                base += comptime!(ahead * config.units);
-                while base < features {
-                    load_features::<F, B>(
-                        x,
-                        &mut columns,
-                        base,
-                        batch,
-                        features,
-                        first_sample,
-                        config.units,
-                        ahead,
-                    );
-                    store_features::<F, B>(
-                        &columns,
-                        &mut staged,
-                        base,
-                        features,
-                        config.units,
-                        ahead,
-                    );
-                    base += comptime!(ahead * config.units);
-                }
             }
             let mut row = unit;
             while row < rows {
