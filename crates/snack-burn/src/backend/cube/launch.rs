@@ -105,6 +105,13 @@ pub(super) fn plane_reduction(client: &Client) -> u32 {
         .unwrap_or(1)
 }
 
+/// Cubes of the largest kind that the device runs at once, or a guess where it does not say.
+pub(super) fn multiprocessors(client: &Client) -> usize {
+    const UNKNOWN: usize = 64;
+    let count = client.properties().hardware.num_streaming_multiprocessors;
+    count.map_or(UNKNOWN, |count| count as usize)
+}
+
 /// Whether the runtime executes cubes on CPU cores, without shared memory worth staging in.
 pub(super) fn is_cpu(client: &Client) -> bool {
     client.properties().hardware.num_cpu_cores.is_some()

@@ -3,11 +3,8 @@
 use cubecl::client::Client;
 use cubecl::prelude::*;
 
-use super::launch::batch_tile;
+use super::launch::{batch_tile, multiprocessors};
 use crate::ops::RoutineError;
-
-/// Cubes of a device that does not say how many it runs at once.
-const UNKNOWN_MULTIPROCESSORS: usize = 64;
 
 /// Loads that a unit has in flight while it stages.
 const LOADS: usize = 16;
@@ -62,16 +59,13 @@ impl Staging {
                 let features = (features + 1).next_multiple_of(step);
                 bytes = features * tile * element + overhead(tile, units as usize);
                 if bytes <= limit {
-                    let multiprocessors = hardware
-                        .num_streaming_multiprocessors
-                        .map_or(UNKNOWN_MULTIPROCESSORS, |count| count as usize);
                     return Ok(Self {
                         tile,
                         features,
                         units,
                         bytes,
                         limit,
-                        multiprocessors,
+                        multiprocessors: multiprocessors(client),
                     });
                 }
             }

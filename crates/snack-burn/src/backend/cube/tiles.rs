@@ -12,7 +12,7 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 
 use super::coordinates::coordinate;
-use super::launch::{address_type, check_units, plane_reduction, strided_grid};
+use super::launch::{address_type, check_units, multiprocessors, plane_reduction, strided_grid};
 use crate::ops::RoutineError;
 
 /// Samples per vector.
@@ -23,8 +23,6 @@ const SAMPLES: usize = 32;
 const UNITS: u32 = 1024;
 /// Features by which the memory of a tile is rounded up, so that few variants are compiled.
 const FEATURES: usize = 64;
-/// Cubes of a device that does not say how many it runs at once.
-const UNKNOWN_MULTIPROCESSORS: usize = 64;
 
 /// How a dense operand of `features` by `batch` is cut into tiles.
 #[derive(Debug, Clone, Copy)]
@@ -111,9 +109,7 @@ impl Tiling {
             width,
             tiles,
             batch_tiles: batch.div_ceil(samples),
-            multiprocessors: hardware
-                .num_streaming_multiprocessors
-                .map_or(UNKNOWN_MULTIPROCESSORS, |count| count as usize),
+            multiprocessors: multiprocessors(client),
             shape: TileShape {
                 memory: (width + 1).next_multiple_of(FEATURES) * vectors,
                 vectors,
