@@ -21,6 +21,8 @@ pub(super) const LANES: usize = 4;
 const SAMPLES: usize = 32;
 /// Units per cube at most.
 const UNITS: u32 = 1024;
+/// Units per cube of the kernels that search and transpose before.
+const HELPER_UNITS: u32 = 256;
 /// Features by which the memory of a tile is rounded up, so that few variants are compiled.
 const FEATURES: usize = 64;
 
@@ -87,7 +89,7 @@ impl Tiling {
     ) -> Result<Self, RoutineError> {
         let hardware = &client.properties().hardware;
         let plane = plane_reduction(client);
-        check_units(client, routine, plane)?;
+        check_units(client, routine, plane.max(HELPER_UNITS))?;
         let units = hardware.max_units_per_cube.min(UNITS) / plane * plane;
         let samples = batch.next_power_of_two().clamp(2 * LANES, SAMPLES);
         let vectors = samples / LANES;
@@ -131,7 +133,6 @@ pub(super) fn tile_ends(
     packed: bool,
     tiling: &Tiling,
 ) -> CubeTensor {
-    const UNITS: u32 = 256;
     let rows = offsets.meta.num_elements() - 1;
     let length = rows * (tiling.tiles + 1);
     let (client, device) = (offsets.client.clone(), offsets.device.clone());
@@ -140,8 +141,8 @@ pub(super) fn tile_ends(
     unsafe {
         tile_ends_kernel::launch_unchecked(
             &offsets.client,
-            strided_grid(&offsets.client, [length.div_ceil(UNITS as usize), 1]),
-            CubeDim::new_1d(UNITS),
+            strided_grid(&offsets.client, [length.div_ceil(HELPER_UNITS as usize), 1]),
+            CubeDim::new_1d(HELPER_UNITS),
             address_type([offsets, &ends]),
             offsets.clone().into_tensor_arg(),
             cols.clone().into_tensor_arg(),
