@@ -32,7 +32,8 @@ pub enum SpmmRoutine {
     /// samples at a time: for small batches.
     RowBlock,
     /// Some rows at a time as a dense panel of bounded size, multiplied by the back end's dense
-    /// product, whose precision it has: for large batches in half precision.
+    /// product, whose precision it has: for large batches in half precision, or with
+    /// [`Routines::reduced_precision`].
     Panel,
     /// Some lanes of a plane per row, which share its non-zeros: for small problems and short rows.
     RowPlane,
@@ -70,7 +71,8 @@ pub enum SddmmRoutine {
     /// A cube owns a range of rows and stages `X` in shared memory, for batches of up to four.
     RowBlock,
     /// The dense gradient of some rows at a time, by the back end's dense product, whose precision
-    /// it has, of which the non-zeros are kept: for large batches in half precision.
+    /// it has, of which the non-zeros are kept: for large batches in half precision, or with
+    /// [`Routines::reduced_precision`].
     Panel,
     /// Tiles of `X` in shared memory, turned feature-major; a plane per row walks its entries in a
     /// tile: for batches of eight and more on devices with large shared memory.
@@ -94,6 +96,10 @@ pub struct Routines {
     /// Bytes of device memory that the panels of the `panel` routine and the sums of `row_tile` may
     /// take, 40 MB by default.
     pub panel_bytes: usize,
+    /// Lets the automatic choice use `panel` in single precision too, as it does in half precision. The
+    /// result then has the precision of the back end's dense product, which on tensor cores may be
+    /// that of tf32, as in Burn's dense layers. `false` by default: single precision is kept.
+    pub reduced_precision: bool,
 }
 
 impl Routines {
@@ -110,6 +116,7 @@ impl Default for Routines {
             spmm_transposed: None,
             sddmm: SddmmRoutine::default(),
             panel_bytes: 40_000_000,
+            reduced_precision: false,
         }
     }
 }

@@ -117,6 +117,12 @@ pub(super) fn is_cpu(client: &Client) -> bool {
     client.properties().hardware.num_cpu_cores.is_some()
 }
 
+/// Whether the automatic choice may compute by the dense product, whose precision in single
+/// precision can be lower than that of the sparse routines.
+pub(super) fn panels_allowed(x: &CubeTensor, reduced_precision: bool) -> bool {
+    reduced_precision || matches!(x.dtype, DType::F16 | DType::BF16)
+}
+
 /// Refuses a routine whose cubes have more units than the device runs together. The CPU runtime
 /// runs as many as it has cores.
 pub(super) fn check_units(

@@ -69,6 +69,7 @@ impl SparseOps for CubeBackend {
             by_slot: [index.cols, index.rows],
             bias: None,
             panel_bytes: routines.panel_bytes,
+            reduced_precision: routines.reduced_precision,
         };
         run(spmm(&problem, routines.transposed()))
     }
@@ -96,6 +97,7 @@ impl SparseOps for CubeBackend {
             packed: index.width == IndexWidth::Bits16,
             nnz,
             panel_bytes: routines.panel_bytes,
+            reduced_precision: routines.reduced_precision,
         };
         run(sddmm(&problem, routines.sddmm))
     }
@@ -158,6 +160,7 @@ fn product(
         by_slot: [index.rows, index.cols],
         bias,
         panel_bytes: routines.panel_bytes,
+        reduced_precision: routines.reduced_precision,
     };
     run(spmm(&problem, routines.spmm))
 }

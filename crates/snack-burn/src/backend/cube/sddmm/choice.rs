@@ -1,10 +1,9 @@
 //! Which routine computes a sampled product, by rule or by measurement.
 
-use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 
 use super::{SddmmProblem, launch, panel, row_block, row_tile, row_vector};
-use crate::backend::cube::launch::is_cpu;
+use crate::backend::cube::launch::{is_cpu, panels_allowed};
 #[cfg(feature = "autotune")]
 use crate::backend::cube::tune::Contest;
 use crate::ops::{RoutineError, SddmmRoutine};
@@ -18,8 +17,12 @@ const TILED_FROM: usize = 256;
 /// Largest batch for which `X` is staged as it is.
 const SMALL_BATCH: usize = 4;
 
-/// The routines that are measured against each other; not `panel` in full precision, where it has
-/// only that of the dense product.
+/// Batch and matrix entries per non-zero up to which the dense product costs less than the
+/// non-zeros alone, where its precision is allowed (docs/results).
+const PANEL: (usize, usize) = (256, 20);
+
+/// The routines that are measured against each other; not `panel` in single precision unless the
+/// user allows that of the dense product.
 #[cfg(feature = "autotune")]
 static CONTEST: Contest<SddmmProblem, SddmmRoutine> = Contest {
     candidates: &[
@@ -56,7 +59,7 @@ fn fits(problem: &SddmmProblem, routine: SddmmRoutine) -> bool {
         SddmmRoutine::RowTile => row_tile::plan(problem).is_ok(),
         SddmmRoutine::RowVector => row_vector::plan(problem).is_ok(),
         SddmmRoutine::Panel => {
-            matches!(problem.x.dtype, DType::F16 | DType::BF16)
+            panels_allowed(&problem.x, problem.reduced_precision)
                 && panel::sddmm_fits(problem).is_ok()
         }
         SddmmRoutine::OuterProduct => true,
@@ -69,7 +72,11 @@ pub(super) fn estimated(problem: &SddmmProblem) -> SddmmRoutine {
     if is_cpu(&problem.x.client) {
         return SddmmRoutine::OuterProduct;
     }
-    let rows = problem.y.meta.shape()[1];
+    let (rows, cols) = (problem.y.meta.shape()[1], problem.x.meta.shape()[1]);
+    let dense = problem.batch() >= PANEL.0 && problem.nnz.saturating_mul(PANEL.1) >= rows * cols;
+    if dense && fits(problem, SddmmRoutine::Panel) {
+        return SddmmRoutine::Panel;
+    }
     let preferred: &[SddmmRoutine] = match problem.batch() <= SMALL_BATCH {
         true if problem.nnz < STAGED_FROM => &[],
         true => &[SddmmRoutine::RowBlock],

@@ -35,6 +35,8 @@ pub(super) struct SddmmProblem {
     pub nnz: usize,
     /// Bytes that dense panels may take.
     pub panel_bytes: usize,
+    /// Whether panels may compute in the precision of the dense product in any data type.
+    pub reduced_precision: bool,
 }
 
 impl SddmmProblem {

@@ -1,10 +1,9 @@
 //! Which routine computes a product, by rule or by measurement.
 
-use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 
 use super::{SpmmProblem, launch, panel, row_block, row_plane, row_scatter, row_tile, row_vector};
-use crate::backend::cube::launch::is_cpu;
+use crate::backend::cube::launch::{is_cpu, panels_allowed};
 #[cfg(feature = "autotune")]
 use crate::backend::cube::{launch::plane_size, tune::Contest};
 use crate::ops::{RoutineError, SpmmRoutine};
@@ -21,7 +20,7 @@ const TILED_FROM: (usize, usize) = (32, 256);
 const SMALL_BATCH: usize = 4;
 
 /// The deterministic routines that are measured against each other. `coo_atomic` is not among
-/// them, nor is `panel` in full precision, where it has only that of the dense product.
+/// them, nor is `panel` in single precision unless the user allows that of the dense product.
 #[cfg(feature = "autotune")]
 static CONTEST: Contest<SpmmProblem, SpmmRoutine> = Contest {
     candidates: &[
@@ -60,7 +59,8 @@ fn fits(problem: &SpmmProblem, routine: SpmmRoutine) -> bool {
         SpmmRoutine::RowVector => row_vector::plan(problem).is_ok(),
         SpmmRoutine::RowScatter => row_scatter::plan(problem).is_ok(),
         SpmmRoutine::Panel => {
-            matches!(problem.x.dtype, DType::F16 | DType::BF16) && panel::spmm_fits(problem).is_ok()
+            panels_allowed(&problem.x, problem.reduced_precision)
+                && panel::spmm_fits(problem).is_ok()
         }
         SpmmRoutine::RowUnit => true,
         _ => false,

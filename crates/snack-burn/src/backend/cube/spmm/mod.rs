@@ -41,6 +41,8 @@ pub(super) struct SpmmProblem {
     pub bias: Option<CubeTensor>,
     /// Bytes that dense panels may take.
     pub panel_bytes: usize,
+    /// Whether panels may compute in the precision of the dense product in any data type.
+    pub reduced_precision: bool,
 }
 
 impl SpmmProblem {
