@@ -1,9 +1,15 @@
 //! One binary for all tests: every test binary links all of Burn.
 
+mod bad_weight_files;
 mod checkpoint;
 mod cli;
+mod convert;
+mod fixture;
 mod golden;
+mod init;
 mod log;
 mod model;
+mod prune;
 mod resume;
 mod support;
+mod weight_files;
