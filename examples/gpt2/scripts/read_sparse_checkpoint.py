@@ -25,8 +25,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 FILE = "model.sparse.safetensors"
-FORMAT = "gpt2-sparse-csr"
-VERSION = "1"
+FORMAT = "gpt2-sparse-csr-v1"
 DTYPES = {"F32": np.float32, "F16": np.float16, "I32": np.int32}
 
 
@@ -54,8 +53,6 @@ def read(path):
     notes, tensors = _read_arrays(path)
     if notes.get("format") != FORMAT:
         raise ValueError(f"{path}: the format is {notes.get('format')!r}, not {FORMAT!r}")
-    if notes.get("version") != VERSION:
-        raise ValueError(f"{path}: the version is {notes.get('version')!r}, not {VERSION!r}")
     for key in [name for name in tensors if name.endswith(".row_offsets")]:
         name = key.removesuffix(".row_offsets")
         matrix = CsrMatrix(

@@ -217,6 +217,19 @@ mod tests {
     }
 
     #[test]
+    fn records_without_the_optional_sizes_are_read() {
+        let config = Gpt2Config::new(2, 16, 4, 8).with_dropout(0.5);
+        let mut value = serde_json::to_value(&config).unwrap();
+        let keys = value.as_object_mut().unwrap();
+        for key in ["attention_dropout", "residual_dropout", "inner_width"] {
+            assert!(keys.remove(key).is_some());
+        }
+        assert_eq!(serde_json::from_value::<Gpt2Config>(value).unwrap(), config);
+        assert_eq!(config.dropouts(), [0.5; 3]);
+        assert_eq!(config.inner(), 64);
+    }
+
+    #[test]
     fn out_of_range_sizes_are_named() {
         let ok = Gpt2Config::new(2, 16, 4, 8);
         assert_eq!(ok.validate(), Ok(()));

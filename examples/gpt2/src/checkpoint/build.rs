@@ -200,7 +200,10 @@ impl ParamReader<'_> {
     ) -> Result<Param<Tensor<D>>, WeightFileError> {
         let values = self.files.floats(name, &shape, self.warnings)?;
         self.used.insert(name.to_owned());
-        Ok(Param::from_data(TensorData::new(values, shape), self.device))
+        Ok(Param::from_data(
+            TensorData::new(values, shape),
+            self.device,
+        ))
     }
 
     /// A layer `[d_input, d_output]`: Hugging Face's `Conv1D` and Burn's `Linear` agree.

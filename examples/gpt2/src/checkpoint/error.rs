@@ -267,7 +267,9 @@ pub enum HeaderFault {
         end: usize,
     },
     /// A tensor has more or fewer bytes than its shape says.
-    #[error("the tensor {tensor} has {found} bytes, but {dtype:?} of shape {shape:?} needs {needed}")]
+    #[error(
+        "the tensor {tensor} has {found} bytes, but {dtype:?} of shape {shape:?} needs {needed}"
+    )]
     Size {
         /// The tensor.
         tensor: String,

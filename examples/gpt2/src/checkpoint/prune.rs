@@ -95,8 +95,7 @@ fn largest(lists: &[Vec<f32>], count: usize) -> Vec<Vec<usize>> {
         return vec![Vec::new(); lists.len()];
     }
     let mut order: Vec<u32> = lists.iter().flatten().map(magnitude).collect();
-    let (above, &mut threshold, _) =
-        order.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
+    let (above, &mut threshold, _) = order.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
     let mut ties = count - above.iter().filter(|&&bits| bits > threshold).count();
 
     let mut keep = |value: &f32| match magnitude(value).cmp(&threshold) {

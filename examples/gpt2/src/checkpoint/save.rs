@@ -91,14 +91,12 @@ pub fn save_pretrained(
 
 fn write_weights(model: &Gpt2, options: &SaveOptions, path: &Path) -> Result<(), WeightFileError> {
     let tensors = output_tensors(model, options);
-    let notes = match options.format {
-        WeightFormat::Hf => vec![("format", "pt")],
-        WeightFormat::Sparse => vec![("format", SPARSE_FORMAT), ("version", SPARSE_VERSION)],
+    let format = match options.format {
+        WeightFormat::Hf => "pt".to_string(),
+        WeightFormat::Sparse => format!("{SPARSE_FORMAT}{SPARSE_VERSION}"),
     };
-    let notes: HashMap<String, String> = notes
-        .into_iter()
-        .map(|(key, value)| (key.into(), value.into()))
-        .collect();
+    // One note alone: the order of several would differ from run to run.
+    let notes = HashMap::from([("format".to_string(), format)]);
     let overflows: Vec<_> = tensors
         .iter()
         .map(|(name, tensor)| (name.clone(), tensor.overflows()))
@@ -120,16 +118,17 @@ fn write_weights(model: &Gpt2, options: &SaveOptions, path: &Path) -> Result<(),
 }
 
 /// All tensors of the file. The output head is the token embedding and has none of its own.
-fn output_tensors<'a>(
-    model: &'a Gpt2,
-    options: &SaveOptions,
-) -> Vec<(String, OutputTensor<'a>)> {
+fn output_tensors<'a>(model: &'a Gpt2, options: &SaveOptions) -> Vec<(String, OutputTensor<'a>)> {
     let mut list = TensorList {
         dtype: options.dtype,
         tensors: Vec::new(),
     };
-    list.push("wte.weight", |dtype| OutputTensor::matrix(&model.wte.weight, dtype));
-    list.push("wpe.weight", |dtype| OutputTensor::matrix(&model.wpe.weight, dtype));
+    list.push("wte.weight", |dtype| {
+        OutputTensor::matrix(&model.wte.weight, dtype)
+    });
+    list.push("wpe.weight", |dtype| {
+        OutputTensor::matrix(&model.wpe.weight, dtype)
+    });
     for (index, block) in model.h.iter().enumerate() {
         list.norm(&format!("h.{index}.ln_1"), &block.ln_1);
         list.linear(&format!("h.{index}.attn.c_attn"), &block.attn.c_attn);
@@ -160,7 +159,9 @@ impl<'a> TensorList<'a> {
             OutputTensor::vector(&norm.gamma, dtype)
         });
         if let Some(beta) = &norm.beta {
-            self.push(&format!("{name}.bias"), |dtype| OutputTensor::vector(beta, dtype));
+            self.push(&format!("{name}.bias"), |dtype| {
+                OutputTensor::vector(beta, dtype)
+            });
         }
     }
 
@@ -169,7 +170,9 @@ impl<'a> TensorList<'a> {
             OutputTensor::matrix(&layer.weight, dtype)
         });
         if let Some(bias) = &layer.bias {
-            self.push(&format!("{name}.bias"), |dtype| OutputTensor::vector(bias, dtype));
+            self.push(&format!("{name}.bias"), |dtype| {
+                OutputTensor::vector(bias, dtype)
+            });
         }
     }
 
@@ -181,7 +184,9 @@ impl<'a> TensorList<'a> {
             (WeightFormat::Sparse, _) => self.sparse_matrix(MlpMatrix::of(weight, layer)),
         }
         if let (Some(name), Some(bias)) = (weight.strip_suffix(".weight"), layer.bias()) {
-            self.push(&format!("{name}.bias"), |dtype| OutputTensor::vector(bias, dtype));
+            self.push(&format!("{name}.bias"), |dtype| {
+                OutputTensor::vector(bias, dtype)
+            });
         }
     }
 
@@ -195,9 +200,15 @@ impl<'a> TensorList<'a> {
         let columns = pattern.cols().iter().map(|&column| column as i32);
         let shape = pattern.shape().map(|dim| dim as i32);
 
-        self.push(&part(VALUES), |dtype| OutputTensor::values(values.to_vec(), dtype));
-        self.push(&part(ROW_OFFSETS), |_| OutputTensor::integers(offsets.collect()));
-        self.push(&part(COL_INDICES), |_| OutputTensor::integers(columns.collect()));
+        self.push(&part(VALUES), |dtype| {
+            OutputTensor::values(values.to_vec(), dtype)
+        });
+        self.push(&part(ROW_OFFSETS), |_| {
+            OutputTensor::integers(offsets.collect())
+        });
+        self.push(&part(COL_INDICES), |_| {
+            OutputTensor::integers(columns.collect())
+        });
         self.push(&part(SHAPE), |_| OutputTensor::integers(shape.to_vec()));
     }
 }

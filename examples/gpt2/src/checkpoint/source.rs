@@ -94,11 +94,7 @@ impl PretrainedSource {
     /// [`Gpt2Error::Config`] if the options do not fit each other or the weights;
     /// [`Gpt2Error::WeightFile`] for a tensor of another shape or type;
     /// [`Gpt2Error::ForeignCheckpoint`] if a run's record does not fit its own options.
-    pub fn load(
-        mut self,
-        options: &LoadOptions,
-        device: &Device,
-    ) -> Result<Pretrained, Gpt2Error> {
+    pub fn load(mut self, options: &LoadOptions, device: &Device) -> Result<Pretrained, Gpt2Error> {
         let stored = self.stored_mode();
         let mode = options.resolve(stored)?;
         if options.dropout.is_some() {
@@ -171,7 +167,14 @@ fn load_files(
     let mut used = BTreeSet::new();
     let matrices = read_matrices(files, &config.model, &mut used, &mut warnings)?;
     let matrices = options.prepare(matrices, mode, &mut config.model)?;
-    let model = build_model(files, &config.model, matrices, &mut used, &mut warnings, device)?;
+    let model = build_model(
+        files,
+        &config.model,
+        matrices,
+        &mut used,
+        &mut warnings,
+        device,
+    )?;
     check_head(files, &config.model, &mut used)?;
     let names = files.unused(&used);
     if !names.is_empty() {

@@ -18,9 +18,9 @@ pub(crate) const DENSE_FILE: &str = "model.safetensors";
 pub(crate) const INDEX_FILE: &str = "model.safetensors.index.json";
 /// The weights in the sparse layout.
 pub(crate) const SPARSE_FILE: &str = "model.sparse.safetensors";
-/// What the header of the sparse layout says under `format` and `version`.
-pub(crate) const SPARSE_FORMAT: &str = "gpt2-sparse-csr";
-pub(crate) const SPARSE_VERSION: &str = "1";
+/// What the header of the sparse layout says under `format`, before the version.
+pub(crate) const SPARSE_FORMAT: &str = "gpt2-sparse-csr-";
+pub(crate) const SPARSE_VERSION: &str = "v1";
 
 /// The files that hold the tensors of one model.
 #[derive(Debug)]
@@ -42,7 +42,10 @@ impl WeightFiles {
                 let file = MappedFile::open(&path)?;
                 check_version(&file)?;
                 let names = file.names();
-                (vec![file], names.into_iter().map(|name| (0, name)).collect())
+                (
+                    vec![file],
+                    names.into_iter().map(|name| (0, name)).collect(),
+                )
             }
         };
         let mut files = Self {
@@ -185,7 +188,8 @@ fn words<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
 }
 
 fn is_index(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "json")
+    path.extension()
+        .is_some_and(|extension| extension == "json")
 }
 
 /// The file of a folder that holds the weights, or the index of several.
@@ -206,7 +210,9 @@ fn locate(path: &Path) -> Result<PathBuf, WeightFileError> {
         }),
         (None, None) => {
             let hint = match present(&"pytorch_model.bin") {
-                true => "; its pytorch_model.bin is not read: save it as safetensors with transformers",
+                true => {
+                    "; its pytorch_model.bin is not read: save it as safetensors with transformers"
+                }
                 false => "",
             };
             Err(WeightFileError::NoWeights {
@@ -219,15 +225,15 @@ fn locate(path: &Path) -> Result<PathBuf, WeightFileError> {
 }
 
 fn check_version(file: &MappedFile) -> Result<(), WeightFileError> {
-    let version = file.note("version");
-    if file.note("format") == Some(SPARSE_FORMAT) && version != Some(SPARSE_VERSION) {
-        return Err(WeightFileError::LayoutVersion {
+    let format = file.note("format").unwrap_or_default();
+    match format.strip_prefix(SPARSE_FORMAT) {
+        None | Some(SPARSE_VERSION) => Ok(()),
+        Some(version) => Err(WeightFileError::LayoutVersion {
             path: file.path().to_owned(),
-            found: version.unwrap_or("unknown").to_owned(),
+            found: version.to_owned(),
             allowed: SPARSE_VERSION,
-        });
+        }),
     }
-    Ok(())
 }
 
 /// The part of an index that says where the tensors are.
@@ -251,7 +257,10 @@ fn open_shards(index_path: &Path) -> Result<(Vec<MappedFile>, Places), WeightFil
     let mut places = Vec::with_capacity(index.weight_map.len());
     for (tensor, shard) in index.weight_map {
         let mut parts = Path::new(&shard).components();
-        if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+        if !matches!(
+            (parts.next(), parts.next()),
+            (Some(Component::Normal(_)), None)
+        ) {
             return Err(unusable(format!(
                 "the file of {tensor} is {shard:?}, but must be a name without a folder"
             )));
@@ -265,7 +274,9 @@ fn open_shards(index_path: &Path) -> Result<(Vec<MappedFile>, Places), WeightFil
             }
         };
         if files[number].tensor(&tensor).is_none() {
-            return Err(unusable(format!("{tensor} is not in {shard}, where it should be")));
+            return Err(unusable(format!(
+                "{tensor} is not in {shard}, where it should be"
+            )));
         }
         places.push((number, tensor));
     }

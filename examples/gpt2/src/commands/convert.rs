@@ -1,7 +1,7 @@
 use crate::{
-    ConfigError, DeviceChoice, Gpt2Error, LoadOptions, MagnitudePruning, MlpMode,
-    PretrainedSource, PruneScope, SaveOptions, StorageReport, WeightDtype, WeightFormat,
-    check_output_folder, print_err, print_out, save_pretrained,
+    ConfigError, DeviceChoice, Gpt2Error, LoadOptions, MagnitudePruning, MlpMode, PretrainedSource,
+    PruneScope, SaveOptions, StorageReport, WeightDtype, WeightFormat, check_output_folder,
+    print_err, print_out, save_pretrained,
 };
 use clap::{Parser, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -64,6 +64,9 @@ pub struct ConvertArgs {
     /// Replace the weights in --to
     #[arg(long, requires = "to")]
     pub overwrite: bool,
+    /// Print only the report, warnings and errors
+    #[arg(long)]
+    pub quiet: bool,
 }
 
 /// How a report is printed.
@@ -114,10 +117,10 @@ pub fn convert(args: &ConvertArgs) -> Result<(), Gpt2Error> {
             companions,
         };
         save_pretrained(&pretrained.model, &pretrained.config, to, &options)?;
-        print_err(format_args!(
-            "wrote {}",
-            to.join(format.file_name()).display()
-        ));
+        if !args.quiet {
+            let path = to.join(format.file_name());
+            print_err(format_args!("wrote {}", path.display()));
+        }
     }
     if let Some(form) = args.report {
         let report = StorageReport::new(&pretrained.model, &pretrained.config, dtype);

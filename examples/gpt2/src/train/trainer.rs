@@ -36,9 +36,7 @@ impl Trainer {
     ///
     /// Panics if [`TrainOptions::validate`] or [`Corpus::check_length`] would refuse.
     pub fn new(options: TrainOptions, corpus: Corpus, device: &Device) -> Self {
-        let model = options
-            .model
-            .init(options.seed, &device.clone().autodiff());
+        let model = options.model.init(options.seed, &device.clone().autodiff());
         Self::from_model(options, corpus, device, model)
     }
 
@@ -47,12 +45,7 @@ impl Trainer {
     /// # Panics
     ///
     /// As [`new`](Self::new).
-    pub fn from_model(
-        options: TrainOptions,
-        corpus: Corpus,
-        device: &Device,
-        model: Gpt2,
-    ) -> Self {
+    pub fn from_model(options: TrainOptions, corpus: Corpus, device: &Device, model: Gpt2) -> Self {
         let device = device.clone().autodiff();
         let dst = topology(&options, &model, DstState::default());
         Self {

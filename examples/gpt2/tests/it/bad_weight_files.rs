@@ -44,10 +44,16 @@ fn truncated_files_are_errors_at_any_length() {
     assert!(cut_to(8).contains("bytes long, but must have at most 0"));
     assert!(cut_to(header - 1).contains("header is"));
     let first = cut_to(header);
-    assert!(first.contains("but there are only 0: the file is truncated"), "{first}");
+    assert!(
+        first.contains("but there are only 0: the file is truncated"),
+        "{first}"
+    );
     let last = cut_to(whole.len() - 1);
     assert!(last.contains("the tensor wte.weight takes bytes"), "{last}");
-    for length in (9..header).step_by(301).chain((header..whole.len()).step_by(97)) {
+    for length in (9..header)
+        .step_by(301)
+        .chain((header..whole.len()).step_by(97))
+    {
         cut_to(length);
     }
 }
@@ -70,9 +76,7 @@ fn headers_that_are_wrong_name_the_tensor() {
     let dir = tempfile::tempdir().unwrap();
     Fixture::new().write_config(dir.path());
     let path = dir.path().join("model.safetensors");
-    let entry = |dtype: &str, shape: Value, begin: i64, end: i64| {
-        json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]})
-    };
+    let entry = |dtype: &str, shape: Value, begin: i64, end: i64| json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]});
     let four = json!([4]);
     let cases = [
         (
@@ -125,7 +129,10 @@ fn headers_that_are_wrong_name_the_tensor() {
     for (header, expected) in cases {
         write_raw(&path, &header.to_string(), 32);
         let message = message(dir.path());
-        assert!(message.contains("model.safetensors is damaged"), "{message}");
+        assert!(
+            message.contains("model.safetensors is damaged"),
+            "{message}"
+        );
         assert!(message.contains(expected), "{header}: {message}");
     }
     write_raw(&path, "{\"a", 32);
@@ -169,7 +176,11 @@ fn other_shapes_are_named_with_the_expected_one() {
 #[test]
 fn other_types_are_named() {
     let mut fixture = Fixture::new();
-    let types = [(Dtype::F64, 32, "F64"), (Dtype::I64, 32, "I64"), (Dtype::U8, 4, "U8")];
+    let types = [
+        (Dtype::F64, 32, "F64"),
+        (Dtype::I64, 32, "I64"),
+        (Dtype::U8, 4, "U8"),
+    ];
     for (dtype, bytes, name) in types {
         let tensor = (dtype, vec![4], vec![0; bytes]);
         fixture.tensors.insert("ln_f.bias".into(), tensor);
@@ -212,31 +223,75 @@ fn a_tensor_under_both_names_is_refused() {
 #[test]
 fn configurations_that_are_not_supported_name_the_key() {
     let cases = [
-        ("model_type", json!("llama"), "\"llama\", but must be \"gpt2\""),
+        (
+            "model_type",
+            json!("llama"),
+            "\"llama\", but must be \"gpt2\"",
+        ),
         (
             "activation_function",
             json!("gelu"),
             "\"gelu\", but must be \"gelu_new\" or \"gelu_pytorch_tanh\"",
         ),
-        ("scale_attn_weights", json!(false), "false, but must be true"),
+        (
+            "scale_attn_weights",
+            json!(false),
+            "false, but must be true",
+        ),
         (
             "scale_attn_by_inverse_layer_idx",
             json!(true),
             "true, but must be false",
         ),
-        ("reorder_and_upcast_attn", json!(true), "true, but must be false"),
-        ("tie_word_embeddings", json!(false), "false, but must be true"),
-        ("add_cross_attention", json!(true), "true, but must be false"),
+        (
+            "reorder_and_upcast_attn",
+            json!(true),
+            "true, but must be false",
+        ),
+        (
+            "tie_word_embeddings",
+            json!(false),
+            "false, but must be true",
+        ),
+        (
+            "add_cross_attention",
+            json!(true),
+            "true, but must be false",
+        ),
         ("n_layer", json!(0), "0, but must be between 1 and 192"),
-        ("n_layer", Value::Null, "missing, but must be between 1 and 192"),
-        ("n_embd", json!("4"), "\"4\", but must be between 1 and 16384"),
+        (
+            "n_layer",
+            Value::Null,
+            "missing, but must be between 1 and 192",
+        ),
+        (
+            "n_embd",
+            json!("4"),
+            "\"4\", but must be between 1 and 16384",
+        ),
         ("n_head", json!(3), "3, but must be a divisor of n_embd 4"),
         ("n_head", json!(5), "5, but must be between 1 and 4"),
-        ("n_positions", json!(-6), "-6, but must be between 1 and 65536"),
-        ("vocab_size", json!(1.5), "1.5, but must be between 1 and 1048576"),
+        (
+            "n_positions",
+            json!(-6),
+            "-6, but must be between 1 and 65536",
+        ),
+        (
+            "vocab_size",
+            json!(1.5),
+            "1.5, but must be between 1 and 1048576",
+        ),
         ("n_inner", json!(0), "0, but must be between 1 and 65536"),
-        ("layer_norm_epsilon", json!(0.0), "0.0, but must be above 0 and at most 1"),
-        ("attn_pdrop", json!(1.0), "1.0, but must be at least 0 and below 1"),
+        (
+            "layer_norm_epsilon",
+            json!(0.0),
+            "0.0, but must be above 0 and at most 1",
+        ),
+        (
+            "attn_pdrop",
+            json!(1.0),
+            "1.0, but must be at least 0 and below 1",
+        ),
     ];
     for (key, value, expected) in cases {
         let mut fixture = Fixture::new();
@@ -262,9 +317,10 @@ fn folders_without_usable_files_say_what_is_missing() {
 
     Fixture::new().write(path);
     fs::write(path.join("model.sparse.safetensors"), b"x").unwrap();
-    assert!(message(path).contains(
-        "holds model.safetensors and model.sparse.safetensors; name the one to read"
-    ));
+    assert!(
+        message(path)
+            .contains("holds model.safetensors and model.sparse.safetensors; name the one to read")
+    );
     fs::remove_file(path.join("model.sparse.safetensors")).unwrap();
 
     fs::write(path.join("config.json"), b"[]").unwrap();
@@ -277,13 +333,21 @@ fn folders_without_usable_files_say_what_is_missing() {
 fn indices_of_shards_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let fixture = Fixture::new();
-    fs::rename(fixture.write(dir.path()), dir.path().join("one.safetensors")).unwrap();
+    fs::rename(
+        fixture.write(dir.path()),
+        dir.path().join("one.safetensors"),
+    )
+    .unwrap();
     let index = |map: Value| {
         let text = json!({ "weight_map": map }).to_string();
         fs::write(dir.path().join("model.safetensors.index.json"), text).unwrap();
         message(dir.path())
     };
-    let all: BTreeMap<_, _> = fixture.tensors.keys().map(|n| (n, "one.safetensors")).collect();
+    let all: BTreeMap<_, _> = fixture
+        .tensors
+        .keys()
+        .map(|n| (n, "one.safetensors"))
+        .collect();
     let with = |name: &str, file: &str| {
         let mut map = json!(all);
         map[name] = json!(file);
@@ -293,17 +357,35 @@ fn indices_of_shards_are_checked() {
     let absent = index(with("wte.weight", "two.safetensors"));
     assert!(absent.contains("two.safetensors: "), "{absent}");
     let unknown = index(with("x.weight", "one.safetensors"));
-    assert!(unknown.ends_with("x.weight is not in one.safetensors, where it should be"), "{unknown}");
-    for outside in ["../one.safetensors", "/one.safetensors", "a/one.safetensors", ".", ""] {
+    assert!(
+        unknown.ends_with("x.weight is not in one.safetensors, where it should be"),
+        "{unknown}"
+    );
+    for outside in [
+        "../one.safetensors",
+        "/one.safetensors",
+        "a/one.safetensors",
+        ".",
+        "",
+    ] {
         let message = index(with("wte.weight", outside));
-        assert!(message.contains("but must be a name without a folder"), "{message}");
+        assert!(
+            message.contains("but must be a name without a folder"),
+            "{message}"
+        );
     }
     let no_index = index(json!("one.safetensors"));
-    assert!(no_index.contains("it is no index of safetensors files"), "{no_index}");
+    assert!(
+        no_index.contains("it is no index of safetensors files"),
+        "{no_index}"
+    );
     let mut map = json!(all);
     map.as_object_mut().unwrap().remove("wpe.weight");
     let missing = index(map);
-    assert!(missing.contains("index.json lacks 1 of the model's tensors: wpe.weight"), "{missing}");
+    assert!(
+        missing.contains("index.json lacks 1 of the model's tensors: wpe.weight"),
+        "{missing}"
+    );
 }
 
 /// A sparse file whose tensors were changed after it was written.
@@ -355,14 +437,29 @@ fn coordinates_of_sparse_matrices_are_checked() {
         (set("col_indices", vec![0, 4, 1]), invalid),
         (set("col_indices", vec![2, 0, 1]), invalid),
         (set("col_indices", vec![0, 0, 1]), invalid),
-        (set("col_indices", vec![0, -2, 1]), "column index -2 at position 1"),
-        (set("col_indices", vec![0, 2]), "col_indices has shape [2], but must have [3]"),
+        (
+            set("col_indices", vec![0, -2, 1]),
+            "column index -2 at position 1",
+        ),
+        (
+            set("col_indices", vec![0, 2]),
+            "col_indices has shape [2], but must have [3]",
+        ),
         (set("row_offsets", offsets((1, 3))), invalid),
         (set("row_offsets", offsets((0, 1))), invalid),
         (set("row_offsets", offsets((16, 4))), invalid),
-        (set("row_offsets", offsets((3, -1))), "row offset index -1 at position 3"),
-        (set("row_offsets", vec![0, 3]), "row_offsets has shape [2], but must have [17]"),
-        (set("shape", vec![4, 16]), "h.0.mlp.c_fc.weight has shape [4, 16], but must have [16, 4]"),
+        (
+            set("row_offsets", offsets((3, -1))),
+            "row offset index -1 at position 3",
+        ),
+        (
+            set("row_offsets", vec![0, 3]),
+            "row_offsets has shape [2], but must have [17]",
+        ),
+        (
+            set("shape", vec![4, 16]),
+            "h.0.mlp.c_fc.weight has shape [4, 16], but must have [16, 4]",
+        ),
     ];
     for (message, expected) in cases {
         assert!(message.contains("model.sparse.safetensors"), "{message}");
@@ -371,19 +468,25 @@ fn coordinates_of_sparse_matrices_are_checked() {
     let missing = sparse_message(|fixture| {
         fixture.tensors.remove(&format!("{MATRIX}.row_offsets"));
     });
-    assert!(missing.ends_with("tensors: h.0.mlp.c_fc.weight.row_offsets"), "{missing}");
+    assert!(
+        missing.ends_with("tensors: h.0.mlp.c_fc.weight.row_offsets"),
+        "{missing}"
+    );
     let float = sparse_message(|fixture| {
         fixture.set(&format!("{MATRIX}.col_indices"), &[3], &[0.0; 3]);
     });
-    assert!(float.ends_with("col_indices has type F32, but must have I32"), "{float}");
+    assert!(
+        float.ends_with("col_indices has type F32, but must have I32"),
+        "{float}"
+    );
 }
 
 #[test]
 fn another_version_of_the_sparse_layout_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     Fixture::new().write_config(dir.path());
-    let header = json!({"__metadata__": {"format": "gpt2-sparse-csr", "version": "2"}});
+    let header = json!({"__metadata__": {"format": "gpt2-sparse-csr-v2"}});
     let path = dir.path().join("model.sparse.safetensors");
     write_raw(&path, &header.to_string(), 0);
-    assert!(message(dir.path()).ends_with("has version 2 of the sparse layout, but must have 1"));
+    assert!(message(dir.path()).ends_with("has version v2 of the sparse layout, but must have v1"));
 }

@@ -148,7 +148,10 @@ pub fn integers((dtype, _, bytes): &Stored) -> Vec<i64> {
     match dtype {
         Dtype::I32 => {
             let (words, _) = bytes.as_chunks::<4>();
-            words.iter().map(|word| i32::from_le_bytes(*word).into()).collect()
+            words
+                .iter()
+                .map(|word| i32::from_le_bytes(*word).into())
+                .collect()
         }
         Dtype::I64 => {
             let (words, _) = bytes.as_chunks::<8>();

@@ -10,7 +10,7 @@ use burn::{
 };
 use gpt2::{
     Batch, Corpus, Gpt2, Gpt2Config, LoadOptions, MagnitudePruning, MlpLinear, MlpMode,
-    PretrainedSource, PruneScope, load_pretrained,
+    PretrainedSource, PruneScope, SaveOptions, load_pretrained, save_pretrained,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -75,14 +75,22 @@ fn tolerance() -> Tolerance<f32> {
 #[test]
 fn sizes_and_dropouts_are_those_of_the_files() {
     if let Some(folder) = folder("byte-shakespeare") {
-        let config = PretrainedSource::open(&folder).unwrap().config().model.clone();
+        let config = PretrainedSource::open(&folder)
+            .unwrap()
+            .config()
+            .model
+            .clone();
         let expected = Gpt2Config::new(2, 96, 4, 128)
             .with_mode(MlpMode::Dense)
             .with_sparsity(0.0);
         assert_eq!(config, expected);
     }
     if let Some(folder) = folder("tiny-random") {
-        let config = PretrainedSource::open(&folder).unwrap().config().model.clone();
+        let config = PretrainedSource::open(&folder)
+            .unwrap()
+            .config()
+            .model
+            .clone();
         let expected = Gpt2Config::new(1, 2, 1, 1024)
             .with_vocabulary(21)
             .with_mode(MlpMode::Dense)
@@ -244,4 +252,32 @@ fn pruned_models_lose_what_the_reference_loses() {
             );
         }
     }
+}
+
+/// What transformers itself wrote for the same model.
+#[test]
+fn the_written_files_equal_those_of_transformers() {
+    let Some(folder) = folder("byte-shakespeare") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join("to");
+    let pretrained = load_pretrained(&folder, &LoadOptions::default(), &device()).unwrap();
+    let options = SaveOptions::default();
+    save_pretrained(&pretrained.model, &pretrained.config, &to, &options).unwrap();
+
+    let read = |folder: &Path| fs::read(folder.join("model.safetensors")).unwrap();
+    assert!(read(&to) == read(&folder), "model.safetensors differs");
+    let config = |folder: &Path| -> serde_json::Map<String, serde_json::Value> {
+        serde_json::from_slice(&fs::read(folder.join("config.json")).unwrap()).unwrap()
+    };
+    let (ours, theirs) = (config(&to), config(&folder));
+    for (key, value) in &theirs {
+        assert_eq!(ours.get(key), Some(value), "{key}");
+    }
+    let added: Vec<_> = ours
+        .keys()
+        .filter(|key| !theirs.contains_key(*key))
+        .collect();
+    assert_eq!(added, ["add_cross_attention", "tie_word_embeddings"]);
 }

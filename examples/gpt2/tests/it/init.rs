@@ -32,7 +32,9 @@ fn args(dir: &Path) -> Args {
 }
 
 fn stored(run: &Path) -> Vec<usize> {
-    let model = load_pretrained(run, &LoadOptions::default(), &device()).unwrap().model;
+    let model = load_pretrained(run, &LoadOptions::default(), &device())
+        .unwrap()
+        .model;
     model.mlp_layers().map(MlpLinear::stored).collect()
 }
 
@@ -73,7 +75,10 @@ fn the_first_step_starts_from_the_weights() {
     for ((path, before), (_, after)) in bits(&before.model).iter().zip(bits(&after.model)) {
         for (&before, after) in before.iter().zip(after) {
             let [before, after] = [before, after].map(|bits| f32::from_bits(bits as u32));
-            assert!((before - after).abs() < 1e-6, "{path}: {before} became {after}");
+            assert!(
+                (before - after).abs() < 1e-6,
+                "{path}: {before} became {after}"
+            );
         }
     }
 }
@@ -102,7 +107,11 @@ fn sparse_weights_keep_their_pattern() {
     };
     let hf = dir.path().join("hf");
     let pretrained = load_pretrained(&hf, &options, &device()).unwrap();
-    let counts: Vec<_> = pretrained.model.mlp_layers().map(MlpLinear::stored).collect();
+    let counts: Vec<_> = pretrained
+        .model
+        .mlp_layers()
+        .map(MlpLinear::stored)
+        .collect();
     let sparse = dir.path().join("sparse");
     let save = SaveOptions {
         format: WeightFormat::Sparse,
@@ -115,6 +124,52 @@ fn sparse_weights_keep_their_pattern() {
     args.method = Some(gpt2::Method::Static);
     finish(&args).unwrap();
     assert_eq!(stored(&dir.path().join("run")), counts);
+}
+
+#[test]
+fn matrices_that_pruning_empties_train_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = args(dir.path());
+    let hf = dir.path().join("hf");
+    let mut fixture = Fixture::with_sizes(256, 16);
+    fixture.set("h.1.mlp.c_fc.weight", &[4, 16], &[1e-6; 64]);
+    fixture.write(&hf);
+    args.sparsity = Some(0.9);
+    args.scope = Some(PruneScope::Global);
+    finish(&args).unwrap();
+
+    let counts = stored(&dir.path().join("run"));
+    assert_eq!(counts.iter().sum::<usize>(), 26, "{counts:?}");
+    assert_eq!(counts[2], 0);
+}
+
+#[test]
+fn a_run_can_start_from_another_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = tiny(dir.path());
+    finish(&first).unwrap();
+    let run = dir.path().join("run");
+    let next = Args {
+        layers: None,
+        width: None,
+        heads: None,
+        context: None,
+        sparsity: None,
+        init: Some(run.clone()),
+        out: Some(dir.path().join("next")),
+        steps: Some(1),
+        learning_rate: Some(1e-12),
+        ..first
+    };
+    finish(&next).unwrap();
+    let load = |path: &Path| load_pretrained(path, &LoadOptions::default(), &device()).unwrap();
+    let patterns = |path: &Path| {
+        let mut bits = bits(&load(path).model);
+        bits.retain(|(path, _)| path.ends_with("pattern"));
+        bits
+    };
+    assert_eq!(patterns(&dir.path().join("next")), patterns(&run));
+    assert_eq!(load(&run).config.model.sparsity, 0.8);
 }
 
 #[test]

@@ -100,7 +100,11 @@ fn equal_weights_stay_in_the_order_of_the_model() {
     let mut fixture = Fixture::new();
     for block in 0..2 {
         fixture.set(&format!("h.{block}.mlp.c_fc.weight"), &[4, 16], &[1.0; 64]);
-        fixture.set(&format!("h.{block}.mlp.c_proj.weight"), &[16, 4], &[-1.0; 64]);
+        fixture.set(
+            &format!("h.{block}.mlp.c_proj.weight"),
+            &[16, 4],
+            &[-1.0; 64],
+        );
     }
     fixture.write(dir.path());
     let options = options(MlpMode::Sparse, 1.0 - 70.0 / 256.0, PruneScope::Global);
@@ -128,10 +132,8 @@ fn masked_models_compute_what_sparse_ones_do() {
             let pretrained = load(dir.path(), &options(mode, 0.7, scope)).unwrap();
             pretrained.model.forward(tokens.clone()).into_data()
         };
-        logits(MlpMode::Masked).assert_approx_eq::<f32>(
-            &logits(MlpMode::Sparse),
-            Tolerance::absolute(1e-6),
-        );
+        logits(MlpMode::Masked)
+            .assert_approx_eq::<f32>(&logits(MlpMode::Sparse), Tolerance::absolute(1e-6));
     }
 }
 
@@ -158,7 +160,10 @@ fn pruning_twice_is_pruning_once() {
     );
     let global = options(MlpMode::Sparse, 0.25, PruneScope::Global);
     let message = load(&to, &global).unwrap_err().to_string();
-    assert!(message.ends_with("only 128 weights of the MLP matrices exist"), "{message}");
+    assert!(
+        message.ends_with("only 128 weights of the MLP matrices exist"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -174,8 +179,16 @@ fn options_out_of_range_are_named() {
             );
         }
     }
-    let error = load(dir.path(), &options(MlpMode::Sparse, 0.999, PruneScope::Layer)).unwrap_err();
-    assert!(error.to_string().contains("low enough to keep one of the 64 weights"));
+    let error = load(
+        dir.path(),
+        &options(MlpMode::Sparse, 0.999, PruneScope::Layer),
+    )
+    .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("low enough to keep one of the 64 weights")
+    );
     let error = load(dir.path(), &options(MlpMode::Dense, 0.5, PruneScope::Layer)).unwrap_err();
     assert!(error.to_string().contains("left out with --mode dense"));
 }

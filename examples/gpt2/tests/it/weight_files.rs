@@ -59,7 +59,10 @@ fn every_tensor_goes_to_its_place_as_it_is() {
 #[test]
 fn both_name_styles_give_the_same_model() {
     let fixture = Fixture::new();
-    assert_eq!(weight_bits(&fixture), weight_bits(&fixture.clone().prefixed()));
+    assert_eq!(
+        weight_bits(&fixture),
+        weight_bits(&fixture.clone().prefixed())
+    );
 }
 
 #[test]
@@ -132,7 +135,10 @@ fn shards_are_joined_by_their_index() {
     let mut weight_map = BTreeMap::new();
     for (number, (name, tensor)) in fixture.tensors.iter().enumerate() {
         shards[number % 2].insert(name.clone(), tensor.clone());
-        weight_map.insert(name.clone(), format!("model-{}-of-2.safetensors", number % 2));
+        weight_map.insert(
+            name.clone(),
+            format!("model-{}-of-2.safetensors", number % 2),
+        );
     }
     for (number, shard) in shards.iter().enumerate() {
         let path = dir.path().join(format!("model-{number}-of-2.safetensors"));
