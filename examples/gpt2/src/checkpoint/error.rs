@@ -1,3 +1,4 @@
+use super::HeaderFault;
 use safetensors::Dtype;
 use snack_burn::prelude::SparseError;
 use std::{
@@ -194,100 +195,6 @@ impl WeightFileError {
             source,
         }
     }
-}
-
-/// What is wrong with the header of a safetensors file.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum HeaderFault {
-    /// Not even the length of the header is there.
-    #[error("it has {found} bytes, but must have at least 8")]
-    TooShort {
-        /// Length of the file.
-        found: usize,
-    },
-    /// The header cannot be as long as the file says.
-    #[error("its header is {length} bytes long, but must have at most {available}")]
-    Length {
-        /// The length in the file.
-        length: u64,
-        /// The bytes that a header of this file may have.
-        available: usize,
-    },
-    /// The header is not the JSON object that it must be.
-    #[error("its header is no JSON object of tensors: {reason}")]
-    Json {
-        /// What the parser says.
-        reason: String,
-    },
-    /// A tensor has no usable entry.
-    #[error("the {field} of the tensor {tensor} is {found}, but must be {allowed}")]
-    Entry {
-        /// The tensor.
-        tensor: String,
-        /// `dtype`, `shape` or `data_offsets`.
-        field: &'static str,
-        /// The value in the file.
-        found: String,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-    /// A tensor does not lie inside the file.
-    #[error(
-        "the tensor {tensor} takes bytes {begin} to {end} of the data, but there are only \
-         {available}: the file is truncated or its offsets are wrong"
-    )]
-    OutOfRange {
-        /// The tensor.
-        tensor: String,
-        /// First byte.
-        begin: usize,
-        /// Byte after the last.
-        end: usize,
-        /// Bytes of data in the file.
-        available: usize,
-    },
-    /// Two tensors share bytes.
-    #[error("the tensor {tensor} starts at byte {begin}, but {previous} before it ends at {end}")]
-    Overlap {
-        /// The tensor.
-        tensor: String,
-        /// Its first byte.
-        begin: usize,
-        /// The tensor before it.
-        previous: String,
-        /// Byte after the last of that tensor.
-        end: usize,
-    },
-    /// Bytes belong to no tensor.
-    #[error("bytes {begin} to {end} of the data belong to no tensor")]
-    Gap {
-        /// First byte.
-        begin: usize,
-        /// Byte after the last.
-        end: usize,
-    },
-    /// A tensor has more or fewer bytes than its shape says.
-    #[error(
-        "the tensor {tensor} has {found} bytes, but {dtype:?} of shape {shape:?} needs {needed}"
-    )]
-    Size {
-        /// The tensor.
-        tensor: String,
-        /// Its bytes.
-        found: usize,
-        /// Its type.
-        dtype: Dtype,
-        /// Its shape.
-        shape: Vec<usize>,
-        /// The bytes that it needs; `too many` if they cannot be counted.
-        needed: String,
-    },
-    /// The parser refuses it for a reason of its own.
-    #[error("{reason}")]
-    Other {
-        /// What the parser says.
-        reason: String,
-    },
 }
 
 /// The first names of a list, and how many more there are.

@@ -5,6 +5,7 @@
 
 mod build;
 mod error;
+mod header_fault;
 mod hf_config;
 mod load;
 mod mapped_file;
@@ -20,6 +21,7 @@ mod warning;
 mod weight_files;
 
 pub use error::*;
+pub use header_fault::HeaderFault;
 pub use hf_config::HfConfig;
 pub use load::*;
 pub use matrix::MlpMatrix;

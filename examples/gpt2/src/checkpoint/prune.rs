@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 /// Which weights compete with each other when a model is pruned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum PruneScope {
-    /// Those of one matrix: all matrices get the same sparsity.
+    /// Those of the same matrix: every matrix gets the sparsity.
     #[default]
     Layer,
-    /// Those of all MLP matrices: the model gets the sparsity, its matrices differ.
+    /// Those of all MLP matrices: together they get the sparsity, each on its own may differ.
     Global,
 }
 

@@ -125,6 +125,10 @@ fn headers_that_are_wrong_name_the_tensor() {
             "needs too many",
         ),
         (json!([1]), "its header is no JSON object of tensors"),
+        (
+            json!({"__metadata__": {"a": 1}, "a": entry("F32", json!([8]), 0, 32)}),
+            "invalid JSON in header",
+        ),
     ];
     for (header, expected) in cases {
         write_raw(&path, &header.to_string(), 32);
@@ -321,7 +325,14 @@ fn folders_without_usable_files_say_what_is_missing() {
         message(path)
             .contains("holds model.safetensors and model.sparse.safetensors; name the one to read")
     );
-    fs::remove_file(path.join("model.sparse.safetensors")).unwrap();
+    fs::rename(
+        path.join("model.sparse.safetensors"),
+        path.join("checkpoint.bpk"),
+    )
+    .unwrap();
+    assert!(message(path).contains("holds checkpoint.bpk and model.safetensors"));
+    assert!(message(&path.join("checkpoint.bpk")).contains("cannot read checkpoint"));
+    fs::remove_file(path.join("checkpoint.bpk")).unwrap();
 
     fs::write(path.join("config.json"), b"[]").unwrap();
     assert!(message(path).contains("config.json cannot be used: it is no JSON object"));
