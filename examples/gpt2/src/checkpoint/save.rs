@@ -51,7 +51,7 @@ pub struct SaveOptions {
 ///
 /// Every file is complete and on disk before the first one gets its name, so that a failure leaves the
 /// folder as it was. Weights of the other layout, which would make the folder ambiguous, are removed
-/// after that.
+/// after that, and so is an index of shards; the shards themselves stay.
 ///
 /// # Errors
 ///

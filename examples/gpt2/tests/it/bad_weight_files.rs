@@ -58,6 +58,28 @@ fn truncated_files_are_errors_at_any_length() {
     }
 }
 
+/// A changed bit makes another file or a damaged one, but never a panic.
+#[test]
+fn changed_bits_of_the_header_are_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = Fixture::new().write(dir.path());
+    let whole = fs::read(&path).unwrap();
+    let header = 8 + usize::try_from(u64::from_le_bytes(whole[..8].try_into().unwrap())).unwrap();
+
+    let mut refused = 0;
+    for place in 0..header {
+        let mut changed = whole.clone();
+        changed[place] ^= 1 << (place % 8);
+        fs::write(&path, changed).unwrap();
+        if let Err(error) = load_pretrained(dir.path(), &LoadOptions::default(), &device()) {
+            let message = error.to_string();
+            assert!(message.contains("model.safetensors"), "{place}: {message}");
+            refused += 1;
+        }
+    }
+    assert!(refused > header / 2, "{refused} of {header}");
+}
+
 #[test]
 fn headers_longer_than_the_file_are_refused_unread() {
     let dir = tempfile::tempdir().unwrap();
