@@ -2,7 +2,7 @@
 
 use crate::{
     fixture::Fixture,
-    support::{bits, device, finish, log_lines, tiny},
+    support::{bits, device, finish, log_lines, random_stream, tiny},
 };
 use clap::Parser;
 use gpt2::{
@@ -15,9 +15,7 @@ use std::{fs, path::Path};
 /// Options of a short run from the weights in `dir/hf`, whose sizes come from there.
 fn args(dir: &Path) -> Args {
     let init = dir.join("hf");
-    let mut fixture = Fixture::with_sizes(256, 16);
-    fixture.config["attn_pdrop"] = json!(0.1);
-    fixture.write(&init);
+    Fixture::with_sizes(256, 16).write(&init);
     Args {
         layers: None,
         width: None,
@@ -31,6 +29,15 @@ fn args(dir: &Path) -> Args {
     }
 }
 
+/// The same with weights whose `config.json` has a dropout.
+fn args_with_dropout(dir: &Path) -> Args {
+    let args = args(dir);
+    let mut fixture = Fixture::with_sizes(256, 16);
+    fixture.config["attn_pdrop"] = json!(0.1);
+    fixture.write(&dir.join("hf"));
+    args
+}
+
 fn stored(run: &Path) -> Vec<usize> {
     let model = load_pretrained(run, &LoadOptions::default(), &device())
         .unwrap()
@@ -41,7 +48,8 @@ fn stored(run: &Path) -> Vec<usize> {
 #[test]
 fn sizes_come_from_the_files_and_weights_are_pruned() {
     let dir = tempfile::tempdir().unwrap();
-    let args = args(dir.path());
+    let args = args_with_dropout(dir.path());
+    let _stream = random_stream();
     finish(&args).unwrap();
 
     let run = dir.path().join("run");
@@ -60,7 +68,7 @@ fn sizes_come_from_the_files_and_weights_are_pruned() {
 #[test]
 fn the_first_step_starts_from_the_weights() {
     let dir = tempfile::tempdir().unwrap();
-    let mut args = args(dir.path());
+    let mut args = args_with_dropout(dir.path());
     args.mode = Some(MlpMode::Dense);
     args.update_every = None;
     args.steps = Some(1);
@@ -175,7 +183,8 @@ fn a_run_can_start_from_another_run() {
 #[test]
 fn such_a_run_resumes_as_if_it_had_never_stopped() {
     let dir = tempfile::tempdir().unwrap();
-    let whole = args(dir.path());
+    let whole = args_with_dropout(dir.path());
+    let _stream = random_stream();
     finish(&whole).unwrap();
     let load = |path: &Path| load_pretrained(path, &LoadOptions::default(), &device()).unwrap();
     let expected = bits(&load(&dir.path().join("run")).model);
