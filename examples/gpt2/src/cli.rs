@@ -1,7 +1,7 @@
 use crate::{
     ConfigError, Corpus, Counters, DeviceChoice, Gpt2Error, Interrupt, LogWriter, Method, MlpMode,
-    Outcome, Progress, RunDir, RunState, TrainOptions, Trainer, output::counted, print_err,
-    report::grouped, train,
+    Outcome, Progress, PruneScope, RunDir, RunState, TrainOptions, Trainer,
+    commands::InitialWeights, output::counted, print_err, report::grouped, train,
 };
 use clap::Parser;
 use snack_burn::prelude::Checkpoint;
@@ -50,6 +50,13 @@ pub struct Args {
     /// of cuda, metal, rocm, vulkan, wgpu, cpu, flex that is compiled in]
     #[arg(long, value_enum)]
     pub device: Option<DeviceChoice>,
+    /// Start from weights instead of random ones: a Hugging Face folder, what gpt2_convert wrote, or a
+    /// run; sizes come from there, and weights are dropped by magnitude as --mode and --sparsity say
+    #[arg(long, value_name = "PATH", conflicts_with = "resume")]
+    pub init: Option<PathBuf>,
+    /// Whether each MLP matrix of --init or all of them together get the sparsity [default: layer]
+    #[arg(long, value_enum, requires = "init")]
+    pub scope: Option<PruneScope>,
     /// Text to learn instead of the shipped plays; its last twentieth is held out
     #[arg(long, value_name = "FILE")]
     pub text: Option<PathBuf>,
@@ -111,8 +118,11 @@ impl Args {
                 mode: self.mode.unwrap_or(model.mode),
                 sparsity: self.sparsity.unwrap_or(model.sparsity),
                 dropout: self.dropout.unwrap_or(model.dropout),
+                attention_dropout: model.attention_dropout.filter(|_| self.dropout.is_none()),
+                residual_dropout: model.residual_dropout.filter(|_| self.dropout.is_none()),
                 ..model
             },
+            init: self.init.clone().or(base.init),
             method: self.method.unwrap_or(base.method),
             device: self.device.unwrap_or(base.device),
             text: self.text.clone().or(base.text),
@@ -179,13 +189,27 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     if args.mode.is_some_and(|mode| mode != MlpMode::Sparse) {
         base.method = Method::Static;
     }
+    let init = args.init.as_deref().map(InitialWeights::open).transpose()?;
+    if let Some(init) = &init {
+        base.model = init.model(args)?;
+    }
     let options = args.options(base);
     let corpus = check(args, &options)?;
     let device = options.device.open()?;
     if let Some(out) = &args.out {
         RunDir::check_free(out, args.overwrite)?;
     }
-    let trainer = Trainer::new(options, corpus, &device);
+    let trainer = match init {
+        None => Trainer::new(options, corpus, &device),
+        Some(init) => {
+            let model = init.load(args, &device)?;
+            let options = TrainOptions {
+                model: model.config.model,
+                ..options
+            };
+            Trainer::from_model(options, corpus, &device, model.model)
+        }
+    };
     let dir = match &args.out {
         Some(out) => RunDir::create(out, args.overwrite)?,
         None => RunDir::create_numbered(Path::new(RUNS), PREFIX)?,

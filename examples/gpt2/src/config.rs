@@ -73,6 +73,12 @@ pub struct Gpt2Config {
     /// Dropout of embeddings, attention weights and residual branches.
     #[config(default = 0.0)]
     pub dropout: f64,
+    /// Dropout of attention weights; `dropout` if absent.
+    pub attention_dropout: Option<f64>,
+    /// Dropout of residual branches; `dropout` if absent.
+    pub residual_dropout: Option<f64>,
+    /// Width of the hidden layer of every MLP; `4 width` if absent.
+    pub inner_width: Option<usize>,
     /// Added to the variance in every layer norm.
     #[config(default = 1e-5)]
     pub epsilon: f64,
@@ -89,7 +95,16 @@ impl Gpt2Config {
 
     /// Width of the hidden layer of every MLP.
     pub fn inner(&self) -> usize {
-        4 * self.width
+        self.inner_width.unwrap_or(4 * self.width)
+    }
+
+    /// Dropout of the embeddings, the attention weights and the residual branches.
+    pub fn dropouts(&self) -> [f64; 3] {
+        [
+            self.dropout,
+            self.attention_dropout.unwrap_or(self.dropout),
+            self.residual_dropout.unwrap_or(self.dropout),
+        ]
     }
 
     /// Number of weights in one MLP matrix that exist.
@@ -133,6 +148,7 @@ impl Gpt2Config {
         within("--heads", self.heads, 1, self.width)?;
         within("--context", self.context, 1, 65_536)?;
         within("vocabulary", self.vocabulary, 1, 1 << 20)?;
+        within("inner width", self.inner(), 1, 65_536)?;
 
         if !self.width.is_multiple_of(self.heads) {
             return Err(ConfigError::new(
@@ -156,14 +172,11 @@ impl Gpt2Config {
                 format!("low enough to keep one of the {slots} weights of an MLP matrix"),
             ));
         }
-        if !(0.0..1.0).contains(&self.dropout) {
-            return Err(ConfigError::new(
-                "--dropout",
-                self.dropout,
-                "at least 0 and below 1",
-            ));
+        let dropouts = self.dropouts();
+        match dropouts.iter().find(|p| !(0.0..1.0).contains(*p)) {
+            Some(p) => Err(ConfigError::new("--dropout", p, "at least 0 and below 1")),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -201,6 +214,19 @@ mod tests {
 
         assert_eq!(absent, 2 * 12 * (768 * 3072 - 235_930));
         assert!((absent as f64 / 124_439_808.0 - 0.41).abs() < 0.001);
+    }
+
+    #[test]
+    fn records_without_the_optional_sizes_are_read() {
+        let config = Gpt2Config::new(2, 16, 4, 8).with_dropout(0.5);
+        let mut value = serde_json::to_value(&config).unwrap();
+        let keys = value.as_object_mut().unwrap();
+        for key in ["attention_dropout", "residual_dropout", "inner_width"] {
+            assert!(keys.remove(key).is_some());
+        }
+        assert_eq!(serde_json::from_value::<Gpt2Config>(value).unwrap(), config);
+        assert_eq!(config.dropouts(), [0.5; 3]);
+        assert_eq!(config.inner(), 64);
     }
 
     #[test]

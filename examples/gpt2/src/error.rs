@@ -1,4 +1,4 @@
-use crate::{ConfigError, DeviceChoice};
+use crate::{ConfigError, DeviceChoice, WeightFileError};
 use snack_burn::prelude::CheckpointError;
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -105,6 +105,10 @@ pub enum Gpt2Error {
     /// The checkpoint cannot be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+
+    /// Weights cannot be read from or written to files.
+    #[error(transparent)]
+    WeightFile(#[from] WeightFileError),
 
     /// The checkpoint can be read, but was not written by this program.
     #[error(

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+mod checkpoint;
 mod cli;
+mod commands;
 mod config;
 mod data;
 mod device;
@@ -11,7 +13,9 @@ mod output;
 mod report;
 mod train;
 
+pub use checkpoint::*;
 pub use cli::*;
+pub use commands::*;
 pub use config::*;
 pub use data::*;
 pub use device::*;

@@ -29,18 +29,25 @@ impl Attention {
         device: &Device,
     ) -> Self {
         let d = config.width;
-        let dropout = DropoutConfig::new(config.dropout);
+        let c_attn = Linear {
+            weight: stream.normal([d, 3 * d], std, device),
+            bias: Some(stream.zeros([3 * d], device)),
+        };
+        let c_proj = Linear {
+            weight: stream.normal([d, d], residual_std, device),
+            bias: Some(stream.zeros([d], device)),
+        };
+        Self::from_layers(config, c_attn, c_proj)
+    }
+
+    /// The layer of these projections, with the heads and dropouts of `config`.
+    pub fn from_layers(config: &Gpt2Config, c_attn: Linear, c_proj: Linear) -> Self {
+        let [_, attention_dropout, residual_dropout] = config.dropouts();
         Self {
-            c_attn: Linear {
-                weight: stream.normal([d, 3 * d], std, device),
-                bias: Some(stream.zeros([3 * d], device)),
-            },
-            c_proj: Linear {
-                weight: stream.normal([d, d], residual_std, device),
-                bias: Some(stream.zeros([d], device)),
-            },
-            attention_dropout: dropout.init(),
-            residual_dropout: dropout.init(),
+            c_attn,
+            c_proj,
+            attention_dropout: DropoutConfig::new(attention_dropout).init(),
+            residual_dropout: DropoutConfig::new(residual_dropout).init(),
             heads: config.heads,
         }
     }

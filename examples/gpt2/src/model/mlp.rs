@@ -9,9 +9,9 @@ use burn::{
 /// The feed-forward half of a block. Its two matrices are the ones that become sparse.
 #[derive(Module, Debug)]
 pub struct Mlp {
-    /// Projection `width -> 4 width`.
+    /// Projection `width -> inner`.
     pub c_fc: MlpLinear,
-    /// Projection `4 width -> width`.
+    /// Projection `inner -> width`.
     pub c_proj: MlpLinear,
     /// Dropout of the output.
     pub residual_dropout: Dropout,
@@ -27,10 +27,18 @@ impl Mlp {
         device: &Device,
     ) -> Self {
         let (d, inner) = (config.width, config.inner());
+        let c_fc = MlpLinear::new([d, inner], std, config, stream, device);
+        let c_proj = MlpLinear::new([inner, d], residual_std, config, stream, device);
+        Self::from_layers(config, c_fc, c_proj)
+    }
+
+    /// The layer of these projections, with the dropout of `config`.
+    pub fn from_layers(config: &Gpt2Config, c_fc: MlpLinear, c_proj: MlpLinear) -> Self {
+        let [_, _, residual_dropout] = config.dropouts();
         Self {
-            c_fc: MlpLinear::new([d, inner], std, config, stream, device),
-            c_proj: MlpLinear::new([inner, d], residual_std, config, stream, device),
-            residual_dropout: DropoutConfig::new(config.dropout).init(),
+            c_fc,
+            c_proj,
+            residual_dropout: DropoutConfig::new(residual_dropout).init(),
         }
     }
 

@@ -1,6 +1,6 @@
 use crate::{Gpt2Config, InitStream, MlpMode};
 use burn::{
-    module::Module,
+    module::{Module, Param},
     nn::{Initializer, Linear},
     tensor::{Device, Tensor},
 };
@@ -65,6 +65,27 @@ impl MlpLinear {
             Self::Dense(layer) => layer.forward(input),
             Self::Masked(layer) => layer.forward(input),
             Self::Sparse(layer) => layer.forward(input),
+        }
+    }
+
+    /// `[d_input, d_output]`.
+    pub fn dims(&self) -> [usize; 2] {
+        match self {
+            Self::Dense(layer) => layer.weight.dims(),
+            Self::Masked(layer) => layer.weight.dims(),
+            Self::Sparse(layer) => {
+                let [d_output, d_input] = layer.weight_shape();
+                [d_input, d_output]
+            }
+        }
+    }
+
+    /// The bias.
+    pub fn bias(&self) -> Option<&Param<Tensor<1>>> {
+        match self {
+            Self::Dense(layer) => layer.bias.as_ref(),
+            Self::Masked(layer) => layer.bias.as_ref(),
+            Self::Sparse(layer) => layer.bias.as_ref(),
         }
     }
 

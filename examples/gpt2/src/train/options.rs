@@ -30,6 +30,8 @@ pub struct TrainOptions {
     pub method: Method,
     /// Where it computes.
     pub device: DeviceChoice,
+    /// Where the weights came from; drawn from `seed` if absent.
+    pub init: Option<PathBuf>,
     /// Text to learn; the shipped one if absent.
     pub text: Option<PathBuf>,
     /// Seed of initial values, windows and topology updates.
@@ -62,6 +64,7 @@ impl Default for TrainOptions {
             model: Gpt2Config::new(2, 128, 4, 32),
             method: Method::Set,
             device: DeviceChoice::first(),
+            init: None,
             text: None,
             seed: 42,
             batch: 8,

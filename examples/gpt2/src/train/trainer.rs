@@ -5,6 +5,7 @@ use crate::{
 use burn::{
     module::{Module, ParamGroup},
     optim::{AdamWConfig, GradientsParams, ModuleOptimizer},
+    store::ModuleRecord,
     tensor::{Device, Tensor},
 };
 use snack_burn::prelude::*;
@@ -35,8 +36,17 @@ impl Trainer {
     ///
     /// Panics if [`TrainOptions::validate`] or [`Corpus::check_length`] would refuse.
     pub fn new(options: TrainOptions, corpus: Corpus, device: &Device) -> Self {
+        let model = options.model.init(options.seed, &device.clone().autodiff());
+        Self::from_model(options, corpus, device, model)
+    }
+
+    /// Starts a run from a model on `device` with autodiff, whose sizes are those of the options.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub fn from_model(options: TrainOptions, corpus: Corpus, device: &Device, model: Gpt2) -> Self {
         let device = device.clone().autodiff();
-        let model = options.model.init(options.seed, &device);
         let dst = topology(&options, &model, DstState::default());
         Self {
             dst: dst.unwrap_or_else(|error| panic!("topology of the run: {error}")),
@@ -70,11 +80,7 @@ impl Trainer {
             path: path.to_owned(),
             reason,
         };
-        let model = options
-            .model
-            .init(options.seed, &device)
-            .try_load_sparse_record(checkpoint.model)
-            .map_err(|error| foreign(error.to_string()))?;
+        let model = restore_model(&options, checkpoint.model, &device, path)?;
         let dst = topology(&options, &model, checkpoint.dst)
             .map_err(|error| foreign(error.to_string()))?;
         let open_loss = (counters.open_steps > 0)
@@ -103,7 +109,7 @@ impl Trainer {
             ref model,
             ..
         } = self.options;
-        if model.dropout > 0.0 {
+        if model.dropouts().iter().any(|&p| p > 0.0) {
             // A stream of its own for every step, so that a resumed run draws the same numbers.
             self.device.seed(seed ^ (step as u64).rotate_left(32));
         }
@@ -254,6 +260,26 @@ impl Trainer {
             })
         }
     }
+}
+
+/// The model of a checkpoint whose run had these options.
+///
+/// # Errors
+///
+/// [`Gpt2Error::ForeignCheckpoint`] if the record does not fit the options.
+pub(crate) fn restore_model(
+    options: &TrainOptions,
+    record: ModuleRecord,
+    device: &Device,
+    path: &Path,
+) -> Result<Gpt2, Gpt2Error> {
+    let model = options.model.init(options.seed, device);
+    model
+        .try_load_sparse_record(record)
+        .map_err(|error| Gpt2Error::ForeignCheckpoint {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })
 }
 
 /// AdamW for everything, without decay for biases and layer norms.

@@ -1,9 +1,17 @@
 //! One binary for all tests: every test binary links all of Burn.
 
+mod bad_weight_files;
 mod checkpoint;
 mod cli;
+mod convert;
+mod convert_support;
+mod fixture;
 mod golden;
+mod init;
 mod log;
 mod model;
+mod prune;
 mod resume;
+mod round_trip;
 mod support;
+mod weight_files;

@@ -1,4 +1,4 @@
-use crate::support::{bits, device, finish, log_lines, tiny};
+use crate::support::{bits, device, finish, log_lines, random_stream, tiny};
 use gpt2::{
     Args, Corpus, DeviceChoice, Interrupt, LogLine, Outcome, RunState, TrainOptions, Trainer,
 };
@@ -79,6 +79,7 @@ fn stops_at_updates_and_beside_them_change_no_bit() {
 
 #[test]
 fn a_stop_changes_no_bit_with_dropout() {
+    let _stream = random_stream();
     assert_stops_change_nothing(&[15], |args| Args {
         dropout: Some(0.1),
         ..args

@@ -3,7 +3,11 @@ use burn::{
     tensor::{Device, Int, Tensor},
 };
 use gpt2::{Args, Gpt2Error, Interrupt, LogLine, MlpMode, Outcome};
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// The CPU device where there is one, so that bits can be compared.
 pub fn device() -> Device {
@@ -11,6 +15,13 @@ pub fn device() -> Device {
     return Device::flex();
     #[cfg(not(feature = "flex"))]
     Device::default()
+}
+
+/// To be held while training with dropout: all threads share the random stream of a device, from which
+/// a run draws the same numbers only if nobody else draws from it.
+pub fn random_stream() -> MutexGuard<'static, ()> {
+    static STREAM: Mutex<()> = Mutex::new(());
+    STREAM.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A run of a second: 40 steps of a tiny model with topology updates at 6, 12, ..., 30.

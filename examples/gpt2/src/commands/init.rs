@@ -1,0 +1,99 @@
+use crate::{
+    Args, ConfigError, Gpt2Config, Gpt2Error, LoadOptions, MagnitudePruning, MlpMode, Pretrained,
+    PretrainedSource, TrainOptions, print_err,
+};
+use burn::tensor::Device;
+use std::path::{Path, PathBuf};
+
+/// Tokens of a model that reads bytes.
+const BYTES: usize = 256;
+
+/// The weights that `gpt2_dst --init` starts from.
+pub(crate) struct InitialWeights {
+    path: PathBuf,
+    source: PretrainedSource,
+}
+
+impl InitialWeights {
+    /// Opens the weights; their tensors are not read yet.
+    pub fn open(path: &Path) -> Result<Self, Gpt2Error> {
+        Ok(Self {
+            path: path.to_owned(),
+            source: PretrainedSource::open(path)?,
+        })
+    }
+
+    /// The model of the run, before flags that may change it: sizes and dropouts of the weights, mode
+    /// and sparsity that [`load`](Self::load) will give them.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for a flag that the weights contradict or that has no effect.
+    pub fn model(&self, args: &Args) -> Result<Gpt2Config, ConfigError> {
+        let model = &self.source.config().model;
+        let path = self.path.display();
+        let sizes = [
+            ("--layers", args.layers, model.layers),
+            ("--width", args.width, model.width),
+            ("--heads", args.heads, model.heads),
+            ("--context", args.context, model.context),
+        ];
+        for (flag, given, found) in sizes {
+            if let Some(given) = given.filter(|&given| given != found) {
+                let allowed = format!("{found} or left out: --init {path} has that size");
+                return Err(ConfigError::new(flag, given, allowed));
+            }
+        }
+        if model.vocabulary != BYTES {
+            let allowed = format!(
+                "a model of {BYTES} tokens, one for each byte; this one has {}",
+                model.vocabulary
+            );
+            return Err(ConfigError::new("--init", path, allowed));
+        }
+        let options = self.load_options(args);
+        if let (Some(scope), None) = (args.scope, options.pruning) {
+            let allowed = "left out where nothing is pruned; give --sparsity";
+            return Err(ConfigError::new("--scope", scope, allowed));
+        }
+        let sparsity = options.pruning.map(|pruning| pruning.sparsity);
+        Ok(model
+            .clone()
+            .with_mode(mode(args))
+            .with_sparsity(sparsity.unwrap_or(0.0)))
+    }
+
+    /// Reads the weights onto `device` with autodiff. Warnings go to standard error.
+    pub fn load(self, args: &Args, device: &Device) -> Result<Pretrained, Gpt2Error> {
+        let options = self.load_options(args);
+        let pretrained = self.source.load(&options, &device.clone().autodiff())?;
+        for warning in &pretrained.warnings {
+            print_err(format_args!("warning: {warning}"));
+        }
+        if !args.quiet {
+            print_err(format_args!("starting from {}", self.path.display()));
+        }
+        Ok(pretrained)
+    }
+
+    /// Without `--sparsity`, dense weights get the default and sparse ones keep what they have.
+    fn load_options(&self, args: &Args) -> LoadOptions {
+        let default = match mode(args) == MlpMode::Dense || self.source.is_sparse() {
+            true => None,
+            false => Some(TrainOptions::default().model.sparsity),
+        };
+        LoadOptions {
+            mode: Some(mode(args)),
+            pruning: args.sparsity.or(default).map(|sparsity| MagnitudePruning {
+                sparsity,
+                scope: args.scope.unwrap_or_default(),
+            }),
+            dropout: args.dropout,
+        }
+    }
+}
+
+/// The storage of the MLP matrices in the run.
+fn mode(args: &Args) -> MlpMode {
+    args.mode.unwrap_or(TrainOptions::default().model.mode)
+}
