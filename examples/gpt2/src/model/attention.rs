@@ -52,6 +52,11 @@ impl Attention {
         }
     }
 
+    /// Number of heads.
+    pub fn heads(&self) -> usize {
+        self.heads
+    }
+
     /// Mixes every position with the earlier ones.
     ///
     /// # Arguments

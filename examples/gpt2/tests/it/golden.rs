@@ -9,7 +9,7 @@ use burn::{
     tensor::{Device, Int, Tensor, TensorData, Tolerance},
 };
 use gpt2::{
-    Batch, Corpus, Gpt2, Gpt2Config, LoadOptions, MagnitudePruning, MlpLinear, MlpMode,
+    Batch, Corpus, Decoder, Gpt2, Gpt2Config, LoadOptions, MagnitudePruning, MlpLinear, MlpMode,
     PretrainedSource, PruneScope, SaveOptions, load_pretrained, save_pretrained,
 };
 use std::{
@@ -280,4 +280,33 @@ fn the_written_files_equal_those_of_transformers() {
         .filter(|key| !theirs.contains_key(*key))
         .collect();
     assert_eq!(added, ["add_cross_attention", "tie_word_embeddings"]);
+}
+
+/// Tokens that fill the context after a prompt, by full passes and with the cache.
+#[test]
+fn the_cache_does_not_change_what_the_sample_model_writes() {
+    let Some(folder) = folder("byte-shakespeare") else {
+        return;
+    };
+    let model = load(&folder, &LoadOptions::default(), &device());
+    let prompt = b"First Citizen:\nBefore we proceed".map(u32::from);
+    let context = 128;
+
+    let mut expected = prompt.to_vec();
+    while expected.len() < context {
+        let bytes = expected.iter().map(|&token| token as i32);
+        let data = TensorData::new(bytes.collect(), [1, expected.len()]);
+        let logits = model.forward(Tensor::from_data(data, &device()));
+        let last = logits.narrow(1, expected.len() - 1, 1);
+        let best = last.argmax(2).into_data().iter::<u32>().next();
+        expected.extend(best);
+    }
+    for record in [false, cfg!(feature = "flex")] {
+        let mut decoder = Decoder::new(&model, 1, record);
+        decoder.prefill(&[prompt]).unwrap();
+        while decoder.position() < context - 1 {
+            decoder.step().unwrap();
+        }
+        assert_eq!(decoder.tokens(0..context), [expected.clone()]);
+    }
 }

@@ -5,6 +5,7 @@ mod checkpoint;
 mod cli;
 mod convert;
 mod convert_support;
+mod decode;
 mod fixture;
 mod golden;
 mod init;

@@ -1,0 +1,13 @@
+//! Writing text: a cache of keys and values, and one token after the other.
+
+mod cached_block;
+mod decoder;
+mod error;
+mod inference;
+mod memory;
+mod state;
+
+pub use decoder::*;
+pub use error::*;
+pub use memory::*;
+pub use state::DecodeState;

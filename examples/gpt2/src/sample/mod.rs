@@ -1,0 +1,11 @@
+//! Choosing a token by its logit.
+
+mod distribution;
+mod error;
+mod options;
+mod sampler;
+
+pub use distribution::{Candidate, distribution};
+pub use error::SampleError;
+pub use options::SamplingOptions;
+pub use sampler::Sampler;
