@@ -1,4 +1,4 @@
-use crate::{ConfigError, DeviceChoice, WeightFileError};
+use crate::{ConfigError, DeviceChoice, GenerateError, WeightFileError};
 use snack_burn::prelude::CheckpointError;
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -164,6 +164,22 @@ pub enum Gpt2Error {
         learning_rate: f64,
         /// The warm-up steps of the run.
         warmup: usize,
+    },
+
+    /// A text cannot be written, or not to its end.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+
+    /// The tokens of a model are not those of a tokenizer.
+    #[error(
+        "the model has {vocabulary} tokens, which no tokenizer of this example makes ({known}); choose \
+         another --model"
+    )]
+    NoTokenizer {
+        /// Number of tokens of the model.
+        vocabulary: usize,
+        /// The tokenizers, and their numbers of tokens.
+        known: &'static str,
     },
 
     /// The handler for Ctrl-C cannot be installed.

@@ -3,11 +3,13 @@
 mod cached_block;
 mod decoder;
 mod error;
+mod generate;
 mod inference;
 mod memory;
 mod state;
 
 pub use decoder::*;
 pub use error::*;
+pub use generate::*;
 pub use memory::*;
 pub use state::DecodeState;

@@ -5,6 +5,7 @@ mod error;
 mod options;
 mod sampler;
 
+pub(crate) use distribution::check;
 pub use distribution::{Candidate, distribution};
 pub use error::SampleError;
 pub use options::SamplingOptions;

@@ -1,0 +1,223 @@
+use super::{
+    GenerateReport, ModelArgs,
+    tokenizer::{Tokenizer, tokenizer_for},
+};
+use crate::{
+    ConfigError, Decoder, Gpt2Error, Sampler, SamplingOptions, generate, print_err, print_out,
+};
+use clap::Parser;
+use std::{
+    fs,
+    io::{self, IsTerminal, Read, Write},
+    path::PathBuf,
+    time::Instant,
+};
+
+/// Tokens without `--tokens`, where the context has room for them.
+const DEFAULT_TOKENS: usize = 128;
+
+/// Writes text with a GPT-2 model.
+///
+/// Takes the weights of a Hugging Face folder, of gpt2_convert or of a run of gpt2_dst. The text that
+/// follows the prompt goes to standard output as it comes, speed and memory go to standard error.
+///
+/// Exit codes: 0 done, 1 a file or folder that cannot be used, or a model whose logits are no numbers, 2 a
+/// wrong option.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "gpt2_generate", version)]
+pub struct GenerateArgs {
+    /// The weights, and where they go.
+    #[command(flatten)]
+    pub weights: ModelArgs,
+    /// Text to go on from [default: standard input]
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
+    pub prompt: Option<String>,
+    /// File with the text to go on from
+    #[arg(long, value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+    /// Tokens to write; prompt and text fill the context of the model at most [default: 128, or
+    /// what the context has room for]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub tokens: Option<usize>,
+    /// Divides the logits: below 1 likely tokens become likelier; 0 takes the most probable token
+    /// [default: 1]
+    #[arg(long, allow_negative_numbers = true)]
+    pub temperature: Option<f64>,
+    /// Choose among so many of the most probable tokens [default: all]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    pub top_k: Option<usize>,
+    /// Choose among the fewest most probable tokens that have this share of the probability, above 0
+    /// and at most 1 [default: 1]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub top_p: Option<f64>,
+    /// Seed of the choices [default: 42]
+    #[arg(long, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Launch every operation by itself, instead of replaying a token's as one hardware graph
+    #[arg(long)]
+    pub no_capture: bool,
+    /// Print one JSON object with text, tokens, speed and memory, and no text before it
+    #[arg(long)]
+    pub json: bool,
+    /// Print only the text, warnings and errors
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+impl GenerateArgs {
+    /// How tokens are chosen.
+    pub fn sampling(&self) -> SamplingOptions {
+        let default = SamplingOptions::default();
+        SamplingOptions {
+            temperature: self.temperature.unwrap_or(default.temperature),
+            top_k: self.top_k,
+            top_p: self.top_p.unwrap_or(default.top_p),
+            seed: self.seed.unwrap_or(default.seed),
+        }
+    }
+
+    /// The flag that gives the prompt, and its text.
+    fn prompt(&self) -> Result<(&'static str, Vec<u8>), Gpt2Error> {
+        let flag = "--prompt";
+        if let Some(prompt) = &self.prompt {
+            return Ok((flag, prompt.clone().into_bytes()));
+        }
+        if let Some(path) = &self.prompt_file {
+            let prompt = fs::read(path).map_err(Gpt2Error::io("read the prompt", path))?;
+            return Ok(("--prompt-file", prompt));
+        }
+        if io::stdin().is_terminal() {
+            let allowed = "given; or name a --prompt-file, or pipe a text to standard input";
+            return Err(ConfigError::new(flag, "absent", allowed).into());
+        }
+        let mut prompt = Vec::new();
+        io::stdin()
+            .read_to_end(&mut prompt)
+            .map_err(Gpt2Error::io("read the prompt from", "standard input"))?;
+        Ok(("the prompt on standard input", prompt))
+    }
+
+    /// The number of tokens to write.
+    fn count(
+        &self,
+        flag: &'static str,
+        prompt: usize,
+        context: usize,
+    ) -> Result<usize, ConfigError> {
+        if prompt == 0 {
+            return Err(ConfigError::new(flag, "empty", "at least one token long"));
+        }
+        if prompt > context {
+            let allowed = format!("at most the {context} of the model's context");
+            return Err(ConfigError::new(
+                flag,
+                format!("{prompt} tokens long"),
+                allowed,
+            ));
+        }
+        // The last token is written, but not read.
+        let room = context - prompt + 1;
+        match self.tokens {
+            None => Ok(DEFAULT_TOKENS.min(room)),
+            Some(tokens) if (1..=room).contains(&tokens) => Ok(tokens),
+            Some(tokens) => {
+                let allowed = format!(
+                    "between 1 and {room}: the context of {context} tokens has {prompt} of the prompt"
+                );
+                Err(ConfigError::new("--tokens", tokens, allowed))
+            }
+        }
+    }
+}
+
+/// Runs `gpt2_generate`: everything is checked before the weights are read.
+///
+/// # Errors
+///
+/// [`Gpt2Error::Config`] for options out of range, and for prompts and numbers of tokens that the context
+/// cannot hold; [`Gpt2Error::NoTokenizer`] for a model of other tokens; [`Gpt2Error::Generate`] if its
+/// logits are not finite; any error of [`ModelArgs::open`] and [`ModelArgs::load`].
+pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
+    let mut sampler = Sampler::new(args.sampling())?;
+    let choice = args.weights.device();
+    let device = choice.open()?;
+    let source = args.weights.open()?;
+    let config = source.config().model.clone();
+    let tokenizer = tokenizer_for(config.vocabulary)?;
+    let (flag, prompt) = args.prompt()?;
+    let prompt = tokenizer.encode(&prompt);
+    let count = args.count(flag, prompt.len(), config.context)?;
+
+    let pretrained = args.weights.load(source, &device)?;
+    let (model, mode) = (pretrained.model, pretrained.config.model.mode);
+    let start = Instant::now();
+    let mut decoder = Decoder::new(&model, 1, !args.no_capture);
+    drop(model);
+    let prepare_seconds = start.elapsed().as_secs_f64();
+
+    let mut out = Output::new(tokenizer, args.json);
+    let result = generate(&mut decoder, &prompt, count, None, &mut sampler, |tokens| {
+        out.write(tokens);
+    });
+    let text = out.finish();
+    let generation = result?;
+    let report = GenerateReport {
+        model: args.weights.model.clone(),
+        device: choice,
+        mode,
+        sampling: args.sampling(),
+        text,
+        prepare_seconds,
+        recorded: decoder.is_recorded(),
+        memory: decoder.memory(),
+        generation,
+    };
+    if args.json {
+        print_out(report.to_json());
+    } else if !args.quiet {
+        print_err(report);
+    }
+    Ok(())
+}
+
+/// The text as it comes. A closed standard output is no reason to fail.
+struct Output {
+    stream: super::tokenizer::TextStream,
+    text: String,
+    hidden: bool,
+}
+
+impl Output {
+    fn new(tokenizer: Tokenizer, hidden: bool) -> Self {
+        Self {
+            stream: tokenizer.decoder(),
+            text: String::new(),
+            hidden,
+        }
+    }
+
+    fn write(&mut self, tokens: &[u32]) {
+        let text: String = tokens
+            .iter()
+            .map(|&token| self.stream.push(token))
+            .collect();
+        self.show(&text);
+        self.text.push_str(&text);
+    }
+
+    fn finish(mut self) -> String {
+        let stream = std::mem::take(&mut self.stream);
+        let rest = stream.finish();
+        self.show(&format!("{rest}\n"));
+        self.text + &rest
+    }
+
+    fn show(&self, text: &str) {
+        if !self.hidden {
+            let mut out = io::stdout();
+            out.write_all(text.as_bytes())
+                .and_then(|()| out.flush())
+                .ok();
+        }
+    }
+}
