@@ -9,6 +9,7 @@ mod init;
 mod model;
 mod output;
 mod report;
+mod text;
 mod train;
 
 pub use cli::*;
@@ -20,4 +21,5 @@ pub use init::*;
 pub use model::*;
 pub use output::{print_err, print_out};
 pub use report::*;
+pub use text::*;
 pub use train::*;

@@ -7,3 +7,8 @@ mod log;
 mod model;
 mod resume;
 mod support;
+mod text;
+#[cfg(feature = "parquet")]
+mod text_parquet;
+mod text_runs;
+mod wikitext;
