@@ -1,6 +1,6 @@
 //! Published counts of the validation split of WikiText-103.
 
-use gpt2::{TextLoader, TextSource, Tokenizer};
+use gpt2::{EvalMethod, EvalPlan, TextLoader, TextSource, Tokenizer};
 use std::{env, path::PathBuf};
 
 /// The file; says so and returns nothing where it is absent.
@@ -45,4 +45,18 @@ fn tokens_equal_those_of_the_whole_text() {
     let whole = Tokenizer::Gpt2.encode(&content).unwrap();
     assert!(text.tokens().to_vec() == whole);
     assert!(Tokenizer::Gpt2.decode(&whole).unwrap() == content);
+}
+
+#[test]
+fn plans_score_the_split_as_the_scripts_do() {
+    let scored = |method| EvalPlan::new(method, 249_735).unwrap().scored();
+    let strided = |stride| EvalMethod::Strided {
+        context: 1024,
+        stride,
+    };
+
+    assert_eq!(scored(EvalMethod::Block { size: 1024 }), 243 * 1023);
+    assert_eq!(scored(strided(512)), 249_734);
+    // 243 whole windows, and 903 tokens in the last.
+    assert_eq!(scored(strided(1024)), 243 * 1023 + 902);
 }
