@@ -1,4 +1,4 @@
-use crate::{ConfigError, DeviceChoice, Gpt2Config, MlpMode, config::within};
+use crate::{ConfigError, DeviceChoice, Gpt2Config, MlpMode, Tokenizer, config::within};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -32,8 +32,12 @@ pub struct TrainOptions {
     pub device: DeviceChoice,
     /// Where the weights came from; drawn from `seed` if absent.
     pub init: Option<PathBuf>,
-    /// Text to learn; the shipped one if absent.
-    pub text: Option<PathBuf>,
+    /// Files and folders of the text to learn; the shipped one if there are none.
+    pub text: Vec<PathBuf>,
+    /// Files and folders of the text to judge by; the end of the other if there are none.
+    pub valid: Vec<PathBuf>,
+    /// How text becomes tokens; gives the model its vocabulary.
+    pub tokenizer: Tokenizer,
     /// Seed of initial values, windows and topology updates.
     pub seed: u64,
     /// Windows per step.
@@ -65,7 +69,9 @@ impl Default for TrainOptions {
             method: Method::Set,
             device: DeviceChoice::first(),
             init: None,
-            text: None,
+            text: Vec::new(),
+            valid: Vec::new(),
+            tokenizer: Tokenizer::Bytes,
             seed: 42,
             batch: 8,
             steps: 6000,
@@ -202,6 +208,7 @@ impl TrainOptions {
             ("--sparsity", model.sparsity.to_string(), false),
             ("--method", self.method.to_string(), false),
             ("--seed", self.seed.to_string(), false),
+            ("--tokenizer", self.tokenizer.to_string(), false),
             ("--device", self.device.to_string(), true),
             ("--dropout", model.dropout.to_string(), true),
             ("--batch", self.batch.to_string(), true),

@@ -1,6 +1,6 @@
 use crate::{
-    Batch, Corpus, Counters, Gpt2, Gpt2Error, MlpLinear, RunState, TrainOptions, held_out_offsets,
-    train_offsets,
+    Batch, Corpus, Counters, Gpt2, Gpt2Error, MlpLinear, RunState, TrainOptions, TrainWindows,
+    held_out_offsets,
 };
 use burn::{
     module::{Module, ParamGroup},
@@ -114,7 +114,9 @@ impl Trainer {
             self.device.seed(seed ^ (step as u64).rotate_left(32));
         }
         let text = self.corpus.train();
-        let offsets = train_offsets(seed, step, batch, text.len(), model.context);
+        // The counter goes on where a run with another batch left off.
+        let done = self.counters.tokens / model.context as u64;
+        let offsets = TrainWindows::new(seed, text.len(), model.context).offsets(done, batch);
         let windows = Batch::new(text, &offsets, model.context, &self.device);
 
         let loss = self.model.loss(windows.tokens, windows.targets);
@@ -164,7 +166,7 @@ impl Trainer {
         Ok(mean)
     }
 
-    /// Mean loss on the held-out windows, in nats per byte.
+    /// Mean loss on the held-out windows, in nats per token.
     pub fn evaluate(&mut self) -> f64 {
         let device = self.device.clone().inner();
         let model = self.model.valid();

@@ -28,6 +28,7 @@ fn help_names_the_real_defaults() {
         ("mode", model.mode.to_string()),
         ("dropout", model.dropout.to_string()),
         ("method", options.method.to_string()),
+        ("tokenizer", options.tokenizer.to_string()),
         ("batch", options.batch.to_string()),
         ("steps", options.steps.to_string()),
         ("seed", options.seed.to_string()),
@@ -136,7 +137,7 @@ fn texts_that_cannot_be_used_are_named() {
         if let Some(content) = content {
             fs::write(&path, content).unwrap();
         }
-        args.text = Some(path);
+        args.text = vec![path];
         let message = message(&args);
         assert_untouched(dir.path());
         message
@@ -228,7 +229,7 @@ fn a_new_run_that_cannot_start_leaves_the_old_one() {
     let before = files();
 
     args.overwrite = true;
-    args.text = Some(dir.path().join("absent.txt"));
+    args.text = vec![dir.path().join("absent.txt")];
     message(&args);
     assert_eq!(files(), before);
 }
@@ -329,7 +330,7 @@ fn closed_outputs_do_not_end_a_run() {
         .args(["--steps", "20", "--eval-every", "1", "--width", "16"])
         .args(["--layers", "1", "--context", "16"])
         .arg("--text")
-        .arg(tiny.text.unwrap())
+        .arg(&tiny.text[0])
         .arg("--out")
         .arg(dir.path().join("run"))
         .stdout(Stdio::piped())
