@@ -1,11 +1,16 @@
 use crate::{
-    ConfigError, Corpus, Counters, DeviceChoice, Gpt2Error, Interrupt, LogWriter, Method, MlpMode,
-    Outcome, Progress, PruneScope, RunDir, RunState, Text, TextId, TextLoader, Tokenizer,
-    TrainOptions, Trainer, commands::InitialWeights, output::counted, print_err, report::grouped,
+    ConfigError, Corpus, Counters, DeviceChoice, Gpt2Error, Interrupt, LogWriter, MlpMode, Outcome,
+    Precision, Progress, PruneScope, RunDir, RunState, Text, TextId, TextLoader, Tokenizer,
+    TrainOptions, Trainer,
+    commands::InitialWeights,
+    output::counted,
+    print_err,
+    report::grouped,
     train,
+    train::{method_parser, profile_of},
 };
 use clap::Parser;
-use snack_burn::prelude::Checkpoint;
+use snack_burn::{dst::Preset, prelude::Checkpoint};
 use std::path::{Path, PathBuf};
 
 /// Where runs without `--out` go, as `runs/gpt2-dst-001` and so on.
@@ -43,12 +48,21 @@ pub struct Args {
     /// Steps of the whole run [default: 6000]
     #[arg(long, allow_negative_numbers = true)]
     pub steps: Option<usize>,
+    /// Windows per pass are --batch; so many passes make up a step [default: 1]
+    #[arg(long, allow_negative_numbers = true)]
+    pub accumulate: Option<usize>,
+    /// In which precision matrices are multiplied; weights, sums and states stay f32 [default: f32]
+    #[arg(long, value_enum)]
+    pub precision: Option<Precision>,
+    /// Compute cheap operations again in the backward pass: less memory, more time
+    #[arg(long)]
+    pub checkpointing: bool,
     /// Storage of the MLP matrices [default: sparse]
     #[arg(long, value_enum)]
     pub mode: Option<MlpMode>,
     /// How the sparse pattern changes; only sparse layers can [default: set]
-    #[arg(long, value_enum)]
-    pub method: Option<Method>,
+    #[arg(long, value_parser = method_parser())]
+    pub method: Option<Preset>,
     /// Back end; all but the compiled ones need `--features` of the same name [default: the first
     /// of cuda, metal, rocm, vulkan, wgpu, cpu, flex that is compiled in]
     #[arg(long, value_enum)]
@@ -93,7 +107,7 @@ pub struct Args {
     /// Steps until the highest learning rate, which then falls linearly to zero [default: 100]
     #[arg(long, allow_negative_numbers = true)]
     pub warmup: Option<usize>,
-    /// Share of the connections that an update replaces [default: 0.3]
+    /// Share of the connections that an update replaces [default: that of the method, 0.3 for set]
     #[arg(long, allow_negative_numbers = true)]
     pub drop_fraction: Option<f64>,
     /// Steps between topology updates [default: 200]
@@ -138,6 +152,7 @@ impl Args {
                 dropout: self.dropout.unwrap_or(model.dropout),
                 attention_dropout: model.attention_dropout.filter(|_| self.dropout.is_none()),
                 residual_dropout: model.residual_dropout.filter(|_| self.dropout.is_none()),
+                profile: self.method.map_or(model.profile, profile_of),
                 ..model
             },
             init: self.init.clone().or(base.init),
@@ -148,11 +163,14 @@ impl Args {
             tokenizer: self.tokenizer.unwrap_or(base.tokenizer),
             seed: self.seed.unwrap_or(base.seed),
             batch: self.batch.unwrap_or(base.batch),
+            accumulate: self.accumulate.unwrap_or(base.accumulate),
+            precision: self.precision.unwrap_or(base.precision),
+            checkpointing: self.checkpointing || base.checkpointing,
             steps: self.steps.unwrap_or(base.steps),
             learning_rate: self.learning_rate.unwrap_or(base.learning_rate),
             warmup: self.warmup.unwrap_or(base.warmup),
             weight_decay: self.weight_decay.unwrap_or(base.weight_decay),
-            drop_fraction: self.drop_fraction.unwrap_or(base.drop_fraction),
+            drop_fraction: self.drop_fraction.or(base.drop_fraction),
             update_every: self.update_every.unwrap_or(base.update_every),
             update_stop: self.update_stop.or(base.update_stop),
             eval_every: self.eval_every.unwrap_or(base.eval_every),
@@ -207,7 +225,7 @@ pub fn run(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
 fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     let mut base = TrainOptions::default();
     if args.mode.is_some_and(|mode| mode != MlpMode::Sparse) {
-        base.method = Method::Static;
+        base.method = Preset::Static;
     }
     let init = args.init.as_deref().map(InitialWeights::open).transpose()?;
     match &init {
@@ -229,14 +247,14 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     }
     let corpus = load_corpus(args, &options)?;
     let trainer = match init {
-        None => Trainer::new(options, corpus, &device),
+        None => Trainer::new(options, corpus, &device)?,
         Some(init) => {
             let model = init.load(args, &device)?;
             let options = TrainOptions {
                 model: model.config.model,
                 ..options
             };
-            Trainer::from_model(options, corpus, &device, model.model)
+            Trainer::from_model(options, corpus, &device, model.model)?
         }
     };
     let dir = match &args.out {
@@ -375,10 +393,13 @@ fn introduction(trainer: &Trainer, dir: &RunDir) -> [String; 3] {
         (MlpMode::Dense, _) => String::new(),
         (_, false) => format!(" at density {density:.4}, static"),
         (_, true) => match options.no_updates(trainer.counters().step) {
-            Some(reason) => format!(" at density {density:.4}, no SET updates ({reason})"),
+            Some(reason) => format!(
+                " at density {density:.4}, no updates by {} ({reason})",
+                options.method
+            ),
             None => format!(
-                " at density {density:.4}, SET moves {} of the connections every {} until step {}",
-                options.drop_fraction,
+                " at density {density:.4}, {} moves connections every {} until step {}",
+                options.method,
                 counted(options.update_every, "step"),
                 options.last_update()
             ),
@@ -386,8 +407,9 @@ fn introduction(trainer: &Trainer, dir: &RunDir) -> [String; 3] {
     };
     [
         format!(
-            "GPT-2 on {}: {} of width {}, {}, context {}; {} MLPs{topology}",
+            "GPT-2 on {} in {}: {} of width {}, {}, context {}; {} MLPs{topology}",
             options.device,
+            options.precision,
             counted(model.layers, "block"),
             model.width,
             counted(model.heads, "head"),

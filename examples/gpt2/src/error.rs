@@ -1,5 +1,5 @@
 use crate::{ConfigError, DeviceChoice, TextError, Tokenizer, WeightFileError};
-use snack_burn::prelude::CheckpointError;
+use snack_burn::prelude::{CheckpointError, DstError};
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
@@ -38,6 +38,10 @@ pub enum Gpt2Error {
         /// Number of tokens of the model.
         vocabulary: usize,
     },
+
+    /// A method of training does not suit the model.
+    #[error("the topology of the run: {0}")]
+    Topology(#[from] DstError),
 
     /// A part of the text is shorter than one window.
     #[error(

@@ -1,6 +1,7 @@
 use crate::support::{finish, tiny};
 use clap::{CommandFactory, Parser};
-use gpt2::{Args, DeviceChoice, Method, MlpMode, TrainOptions};
+use gpt2::{Args, DeviceChoice, MlpMode, TrainOptions};
+use snack_burn::dst::Preset;
 use std::{
     fs,
     path::Path,
@@ -30,12 +31,13 @@ fn help_names_the_real_defaults() {
         ("method", options.method.to_string()),
         ("tokenizer", options.tokenizer.to_string()),
         ("batch", options.batch.to_string()),
+        ("accumulate", options.accumulate.to_string()),
+        ("precision", options.precision.to_string()),
         ("steps", options.steps.to_string()),
         ("seed", options.seed.to_string()),
         ("learning_rate", options.learning_rate.to_string()),
         ("warmup", options.warmup.to_string()),
         ("weight_decay", options.weight_decay.to_string()),
-        ("drop_fraction", options.drop_fraction.to_string()),
         ("update_every", options.update_every.to_string()),
         ("eval_every", options.eval_every.to_string()),
         ("checkpoint_every", options.checkpoint_every.to_string()),
@@ -116,7 +118,7 @@ fn values_out_of_range_are_named_and_nothing_is_written() {
         (
             Args {
                 mode: Some(gpt2::MlpMode::Masked),
-                method: Some(gpt2::Method::Set),
+                method: Some(Preset::Set),
                 ..tiny.clone()
             },
             "--method is set, but must be static with --mode masked, whose pattern cannot change",
@@ -292,7 +294,7 @@ fn options_without_effect_are_refused() {
         ),
         (
             Args {
-                method: Some(Method::Static),
+                method: Some(Preset::Static),
                 update_every: Some(5),
                 ..base.clone()
             },

@@ -129,7 +129,7 @@ fn sparse_weights_keep_their_pattern() {
 
     args.init = Some(sparse);
     args.update_every = None;
-    args.method = Some(gpt2::Method::Static);
+    args.method = Some(snack_burn::dst::Preset::Static);
     finish(&args).unwrap();
     assert_eq!(stored(&dir.path().join("run")), counts);
 }

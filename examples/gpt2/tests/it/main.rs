@@ -18,5 +18,6 @@ mod text;
 #[cfg(feature = "parquet")]
 mod text_parquet;
 mod text_runs;
+mod training;
 mod weight_files;
 mod wikitext;

@@ -150,7 +150,7 @@ fn a_run_killed_before_its_first_step_resumes() {
     let options = args.options(TrainOptions::default());
     let corpus = load(&options.text);
     std::fs::create_dir(&out).unwrap();
-    let trainer = Trainer::new(options, corpus, &device());
+    let trainer = Trainer::new(options, corpus, &device()).unwrap();
     trainer.save(&out.join("checkpoint.bpk")).unwrap();
 
     args.resume = true;
