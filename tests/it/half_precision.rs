@@ -223,6 +223,86 @@ fn layer_forward_and_backward() {
     }
 }
 
+/// A layer in f32 whose input is in half precision: an output in that, gradients in f32.
+#[test]
+fn mixed_precision_forward_and_backward() {
+    let mut rng = ChaCha8Rng::seed_from_u64(45);
+    let (batch, [m, k]) = (6, [40, 300]);
+    for (backend, dtype) in half_backends() {
+        let device = backend.autodiff();
+        let text = |what: &str| format!("{what} with {dtype:?} on {}", backend.name);
+        let config = SparseLinearConfig::new(k, m)
+            .with_sparsity(0.8)
+            .with_seed(Some(3));
+        let layer = config.init(&device);
+        let values: Vec<f32> = layer.values.val().into_data().iter::<f32>().collect();
+        let (_, wide_values) = rounded(&values, dtype);
+        let case = Case {
+            name: "layer".to_string(),
+            shape: [m, k],
+            coordinates: layer.pattern().iter().collect(),
+            values: wide_values.iter().map(|&value| value as f32).collect(),
+        };
+        let bias: Vec<f32> = layer
+            .bias
+            .as_ref()
+            .unwrap()
+            .val()
+            .into_data()
+            .iter()
+            .collect();
+        let (x, wide_x) = rounded(&uniform(batch * k, &mut rng), dtype);
+        let (c, wide_c) = rounded(&uniform(batch * m, &mut rng), dtype);
+        let reference = case.reference();
+        let product = reference.spmm(&wide_x, batch);
+        let expected: Vec<f64> = product
+            .iter()
+            .enumerate()
+            .map(|(at, y)| y + f64::from(bias[at % m]))
+            .collect();
+
+        let input = half(&x, [batch, k], dtype, &device).require_grad();
+        let y = layer.forward(input.clone());
+        assert_eq!(y.dtype(), dtype);
+        assert_close(&text("output"), &y, [batch, m], &expected, TOLERANCE);
+        let grads = (y * half(&c, [batch, m], dtype, &device)).sum().backward();
+        let found = layer.values.grad(&grads).unwrap();
+        assert_eq!(found.dtype(), DType::F32);
+        assert_eq!(
+            layer.bias.as_ref().unwrap().grad(&grads).unwrap().dtype(),
+            DType::F32
+        );
+        let expected = reference.sddmm(&wide_c, &wide_x, batch);
+        assert_close(
+            &text("value gradient"),
+            &found,
+            [case.nnz()],
+            &expected,
+            TOLERANCE,
+        );
+        let found = input.grad(&grads).unwrap();
+        let expected = reference.spmm_transposed(&wide_c, batch);
+        assert_close(
+            &text("input gradient"),
+            &found,
+            [batch, k],
+            &expected,
+            TOLERANCE,
+        );
+
+        let masked = config.init_masked(&device);
+        let masked = masked.forward(half(&x, [batch, k], dtype, &device));
+        let sparse = layer.forward(half(&x, [batch, k], dtype, &device));
+        assert_close(
+            &text("masked"),
+            &masked,
+            [batch, m],
+            &floats(&sparse),
+            2.0 * TOLERANCE,
+        );
+    }
+}
+
 /// Products of large and small numbers stay in range.
 #[test]
 fn large_values() {
@@ -267,10 +347,13 @@ fn mixed_types_are_refused_by_name() {
         assert_names(refusal(&|| drop(narrow.spmm(x(DType::F32)))));
         assert_names(refusal(&|| drop(wide.spmm_transposed(y(dtype)))));
         assert_names(refusal(&|| drop(wide.sddmm(y(dtype), x(DType::F32)))));
-        let layer = SparseLinearConfig::new(4, 3)
-            .with_seed(Some(1))
-            .init(device);
-        assert_names(refusal(&|| drop(layer.forward(x(dtype)))));
+        let layer = SparseLinear {
+            values: Param::from_tensor(half(&case.values, [5], dtype, device)),
+            pattern: DevicePattern::new(case.pattern(), device),
+            bias: None,
+            routines: Routines::default(),
+        };
+        assert_names(refusal(&|| drop(layer.forward(x(DType::F32)))));
     }
 }
 

@@ -19,7 +19,7 @@ use burn::backend::{
     Backend, BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
 };
 use burn::module::ParamId;
-use burn::tensor::{DType, Int, Tensor, TensorData};
+use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -180,6 +180,24 @@ fn untracked(kind: DispatchTensorKind) -> Tensor<2> {
         kind,
         autodiff: DispatchAutodiffContext::Disabled,
     })
+}
+
+/// The values in another data type; who listens for them hears of the products of the cast.
+pub(crate) fn cast(values: Tensor<1>, dtype: FloatDType) -> Tensor<1> {
+    let cast = values.clone().cast(dtype);
+    if ARMED.load(Ordering::Relaxed) == 0 {
+        return cast;
+    }
+    if let (Some(node), Some(stand_in)) = (node_of(&values), node_of(&cast)) {
+        let listeners: Vec<_> = lock(&LISTENERS).iter().filter_map(Weak::upgrade).collect();
+        for listener in listeners {
+            let mut kept = lock(&listener);
+            if let Some(&id) = kept.nodes.get(&node) {
+                kept.nodes.insert(stand_in, id);
+            }
+        }
+    }
+    cast
 }
 
 /// The node of a tensor in the graph of derivatives, if it is tracked.

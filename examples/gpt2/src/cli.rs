@@ -1,17 +1,25 @@
 use crate::{
-    ConfigError, Corpus, Counters, DeviceChoice, Gpt2Error, Interrupt, LogWriter, Method, MlpMode,
-    Outcome, Progress, PruneScope, RunDir, RunState, TrainOptions, Trainer,
-    commands::InitialWeights, output::counted, print_err, report::grouped, train,
+    ConfigError, Corpus, Counters, DeviceChoice, Gpt2Error, Interrupt, LogWriter, MlpMode, Outcome,
+    Precision, Progress, PruneScope, RunDir, RunState, Text, TextId, TextLoader, Tokenizer,
+    TrainOptions, Trainer,
+    commands::InitialWeights,
+    output::counted,
+    print_err,
+    report::grouped,
+    train,
+    train::{method_parser, profile_of},
 };
 use clap::Parser;
-use snack_burn::prelude::Checkpoint;
+use snack_burn::{dst::Preset, prelude::Checkpoint};
 use std::path::{Path, PathBuf};
 
 /// Where runs without `--out` go, as `runs/gpt2-dst-001` and so on.
 const RUNS: &str = "runs";
 const PREFIX: &str = "gpt2-dst";
+/// Where the tokens of texts are kept without `--token-cache`.
+const TOKEN_CACHE: &str = "runs/tokens";
 
-/// Trains a byte-level GPT-2 whose MLP layers are sparse from birth to checkpoint.
+/// Trains a GPT-2 whose MLP layers are sparse from birth to checkpoint.
 ///
 /// Without options: 90 % sparse MLPs with SET topology updates, on seven plays by Shakespeare.
 /// Log and checkpoint go to a new folder runs/gpt2-dst-NNN. Ctrl-C finishes the step, saves and exits
@@ -31,7 +39,7 @@ pub struct Args {
     /// Attention heads; a divisor of the width [default: 4]
     #[arg(long, allow_negative_numbers = true)]
     pub heads: Option<usize>,
-    /// Bytes that the model looks back [default: 32]
+    /// Tokens that the model looks back [default: 32]
     #[arg(long, allow_negative_numbers = true)]
     pub context: Option<usize>,
     /// Windows per step [default: 8]
@@ -40,12 +48,21 @@ pub struct Args {
     /// Steps of the whole run [default: 6000]
     #[arg(long, allow_negative_numbers = true)]
     pub steps: Option<usize>,
+    /// Windows per pass are --batch; so many passes make up a step [default: 1]
+    #[arg(long, allow_negative_numbers = true)]
+    pub accumulate: Option<usize>,
+    /// In which precision matrices are multiplied; weights, sums and states stay f32 [default: f32]
+    #[arg(long, value_enum)]
+    pub precision: Option<Precision>,
+    /// Compute cheap operations again in the backward pass: less memory, more time
+    #[arg(long)]
+    pub checkpointing: bool,
     /// Storage of the MLP matrices [default: sparse]
     #[arg(long, value_enum)]
     pub mode: Option<MlpMode>,
     /// How the sparse pattern changes; only sparse layers can [default: set]
-    #[arg(long, value_enum)]
-    pub method: Option<Method>,
+    #[arg(long, value_parser = method_parser())]
+    pub method: Option<Preset>,
     /// Back end; all but the compiled ones need `--features` of the same name [default: the first
     /// of cuda, metal, rocm, vulkan, wgpu, cpu, flex that is compiled in]
     #[arg(long, value_enum)]
@@ -57,9 +74,20 @@ pub struct Args {
     /// Whether each MLP matrix of --init or all of them together get the sparsity [default: layer]
     #[arg(long, value_enum, requires = "init")]
     pub scope: Option<PruneScope>,
-    /// Text to learn instead of the shipped plays; its last twentieth is held out
-    #[arg(long, value_name = "FILE")]
-    pub text: Option<PathBuf>,
+    /// Text to learn instead of the shipped plays: a file (also .gz, .xz, .parquet) or a folder;
+    /// may be repeated, files are joined in the order of their paths
+    #[arg(long, value_name = "PATH")]
+    pub text: Vec<PathBuf>,
+    /// Text to judge by, given like --text [default: the last twentieth of the text, which is then
+    /// not learnt]
+    #[arg(long, value_name = "PATH")]
+    pub valid: Vec<PathBuf>,
+    /// How text becomes tokens [default: bytes]
+    #[arg(long, value_enum)]
+    pub tokenizer: Option<Tokenizer>,
+    /// Folder that keeps the tokens of texts for the next run [default: runs/tokens]
+    #[arg(long, value_name = "DIR")]
+    pub token_cache: Option<PathBuf>,
     /// Seed of initial values, windows and topology updates [default: 42]
     #[arg(long, allow_negative_numbers = true)]
     pub seed: Option<u64>,
@@ -79,7 +107,7 @@ pub struct Args {
     /// Steps until the highest learning rate, which then falls linearly to zero [default: 100]
     #[arg(long, allow_negative_numbers = true)]
     pub warmup: Option<usize>,
-    /// Share of the connections that an update replaces [default: 0.3]
+    /// Share of the connections that an update replaces [default: that of the method, 0.3 for set]
     #[arg(long, allow_negative_numbers = true)]
     pub drop_fraction: Option<f64>,
     /// Steps between topology updates [default: 200]
@@ -108,6 +136,10 @@ pub struct Args {
 impl Args {
     /// The options of the run: those given, and `base` for the others.
     pub fn options(&self, base: TrainOptions) -> TrainOptions {
+        let given = |paths: &Vec<PathBuf>, base: Vec<PathBuf>| match paths.is_empty() {
+            true => base,
+            false => paths.clone(),
+        };
         let model = base.model;
         TrainOptions {
             model: crate::Gpt2Config {
@@ -120,19 +152,25 @@ impl Args {
                 dropout: self.dropout.unwrap_or(model.dropout),
                 attention_dropout: model.attention_dropout.filter(|_| self.dropout.is_none()),
                 residual_dropout: model.residual_dropout.filter(|_| self.dropout.is_none()),
+                profile: self.method.map_or(model.profile, profile_of),
                 ..model
             },
             init: self.init.clone().or(base.init),
             method: self.method.unwrap_or(base.method),
             device: self.device.unwrap_or(base.device),
-            text: self.text.clone().or(base.text),
+            text: given(&self.text, base.text),
+            valid: given(&self.valid, base.valid),
+            tokenizer: self.tokenizer.unwrap_or(base.tokenizer),
             seed: self.seed.unwrap_or(base.seed),
             batch: self.batch.unwrap_or(base.batch),
+            accumulate: self.accumulate.unwrap_or(base.accumulate),
+            precision: self.precision.unwrap_or(base.precision),
+            checkpointing: self.checkpointing || base.checkpointing,
             steps: self.steps.unwrap_or(base.steps),
             learning_rate: self.learning_rate.unwrap_or(base.learning_rate),
             warmup: self.warmup.unwrap_or(base.warmup),
             weight_decay: self.weight_decay.unwrap_or(base.weight_decay),
-            drop_fraction: self.drop_fraction.unwrap_or(base.drop_fraction),
+            drop_fraction: self.drop_fraction.or(base.drop_fraction),
             update_every: self.update_every.unwrap_or(base.update_every),
             update_stop: self.update_stop.or(base.update_stop),
             eval_every: self.eval_every.unwrap_or(base.eval_every),
@@ -187,27 +225,36 @@ pub fn run(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
 fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     let mut base = TrainOptions::default();
     if args.mode.is_some_and(|mode| mode != MlpMode::Sparse) {
-        base.method = Method::Static;
+        base.method = Preset::Static;
     }
     let init = args.init.as_deref().map(InitialWeights::open).transpose()?;
-    if let Some(init) = &init {
-        base.model = init.model(args)?;
+    match &init {
+        Some(init) => {
+            base.model = init.model(args)?;
+            let tokenizer = Tokenizer::of_vocabulary(base.model.vocabulary);
+            base.tokenizer = tokenizer.unwrap_or(base.tokenizer);
+        }
+        None => {
+            let tokenizer = args.tokenizer.unwrap_or(base.tokenizer);
+            base.model.vocabulary = tokenizer.vocabulary();
+        }
     }
     let options = args.options(base);
-    let corpus = check(args, &options)?;
+    check_options(args, &options)?;
     let device = options.device.open()?;
     if let Some(out) = &args.out {
         RunDir::check_free(out, args.overwrite)?;
     }
+    let corpus = load_corpus(args, &options)?;
     let trainer = match init {
-        None => Trainer::new(options, corpus, &device),
+        None => Trainer::new(options, corpus, &device)?,
         Some(init) => {
             let model = init.load(args, &device)?;
             let options = TrainOptions {
                 model: model.config.model,
                 ..options
             };
-            Trainer::from_model(options, corpus, &device, model.model)
+            Trainer::from_model(options, corpus, &device, model.model)?
         }
     };
     let dir = match &args.out {
@@ -245,15 +292,25 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         ));
     }
     check_steps(&options, &state.counters)?;
-    let corpus = check(args, &options)?;
-    if !corpus.id().same_text(&state.corpus) {
-        return Err(mismatch(
-            "--text",
-            corpus.id().to_string(),
-            state.corpus.to_string(),
-        ));
-    }
+    check_options(args, &options)?;
     let device = options.device.open()?;
+    let corpus = load_corpus(args, &options)?;
+    let (given, stored) = (corpus.id(), &state.corpus);
+    if !given.text.same_text(&stored.text) {
+        let (given, stored) = (given.text.to_string(), stored.text.to_string());
+        return Err(mismatch("--text", given, stored));
+    }
+    let same_valid = match (&given.valid, &stored.valid) {
+        (Some(given), Some(stored)) => given.same_text(stored),
+        (given, stored) => given.is_none() && stored.is_none(),
+    };
+    if !same_valid {
+        let name = |id: &Option<TextId>| {
+            id.as_ref()
+                .map_or("the end of the text".into(), TextId::to_string)
+        };
+        return Err(mismatch("--valid", name(&given.valid), name(&stored.valid)));
+    }
     let step = state.counters.step;
     let trainer = Trainer::resume(options, corpus, &device, checkpoint, state.counters, &path)?;
     let mut log = LogWriter::resume(&dir.log(), step)?;
@@ -270,13 +327,34 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     drive(args, trainer, &dir, &mut log, interrupt)
 }
 
-/// Checks the options, reads the text and checks its length.
-fn check(args: &Args, options: &TrainOptions) -> Result<Corpus, Gpt2Error> {
+fn check_options(args: &Args, options: &TrainOptions) -> Result<(), Gpt2Error> {
     options.validate()?;
     args.check_effect(options)?;
-    let corpus = match &options.text {
-        Some(path) => Corpus::from_file(path)?,
-        None => Corpus::shakespeare(),
+    let vocabulary = options.model.vocabulary;
+    options.tokenizer.check_vocabulary(vocabulary)
+}
+
+/// Reads the texts, which may take a while, and checks their length.
+fn load_corpus(args: &Args, options: &TrainOptions) -> Result<Corpus, Gpt2Error> {
+    let tokenizer = options.tokenizer;
+    let loader = TextLoader {
+        cache: Some(args.token_cache.clone().unwrap_or(TOKEN_CACHE.into())),
+        quiet: args.quiet,
+    };
+    let load = |paths: &[PathBuf]| -> Result<Text, Gpt2Error> {
+        let (text, origin) = loader.load(paths, tokenizer)?;
+        if let Some(warning) = origin.warning().filter(|_| !args.quiet) {
+            print_err(format_args!("warning: {warning}"));
+        }
+        Ok(text)
+    };
+    let text = match options.text.is_empty() {
+        true => Text::shakespeare(tokenizer),
+        false => load(&options.text)?,
+    };
+    let corpus = match options.valid.is_empty() {
+        true => Corpus::split(&text),
+        false => Corpus::with_valid(&text, &load(&options.valid)?),
     };
     corpus.check_length(options.model.context)?;
     Ok(corpus)
@@ -306,6 +384,8 @@ fn drive(
 }
 
 fn introduction(trainer: &Trainer, dir: &RunDir) -> [String; 3] {
+    let corpus = trainer.corpus();
+    let unit = corpus.tokenizer().unit();
     let options = trainer.options();
     let model = &options.model;
     let density = trainer.density();
@@ -313,10 +393,13 @@ fn introduction(trainer: &Trainer, dir: &RunDir) -> [String; 3] {
         (MlpMode::Dense, _) => String::new(),
         (_, false) => format!(" at density {density:.4}, static"),
         (_, true) => match options.no_updates(trainer.counters().step) {
-            Some(reason) => format!(" at density {density:.4}, no SET updates ({reason})"),
+            Some(reason) => format!(
+                " at density {density:.4}, no updates by {} ({reason})",
+                options.method
+            ),
             None => format!(
-                " at density {density:.4}, SET moves {} of the connections every {} until step {}",
-                options.drop_fraction,
+                " at density {density:.4}, {} moves connections every {} until step {}",
+                options.method,
                 counted(options.update_every, "step"),
                 options.last_update()
             ),
@@ -324,19 +407,24 @@ fn introduction(trainer: &Trainer, dir: &RunDir) -> [String; 3] {
     };
     [
         format!(
-            "GPT-2 on {}: {} of width {}, {}, context {}; {} MLPs{topology}",
+            "GPT-2 on {} in {}: {} of width {}, {}, context {}; {} MLPs{topology}",
             options.device,
+            options.precision,
             counted(model.layers, "block"),
             model.width,
             counted(model.heads, "head"),
-            counted(model.context, "byte"),
+            counted(model.context, unit),
             model.mode
         ),
         format!(
-            "text: {}, {} bytes to learn and {} held out",
-            trainer.corpus().id().name,
-            grouped(trainer.corpus().train().len() as u64),
-            grouped(trainer.corpus().held_out().len() as u64)
+            "text: {}, {} {unit}s to learn and {} held out{}",
+            corpus.id().text.name,
+            grouped(corpus.train().len() as u64),
+            grouped(corpus.held_out().len() as u64),
+            match &corpus.id().valid {
+                Some(valid) => format!(" ({})", valid.name),
+                None => String::new(),
+            }
         ),
         format!("log and checkpoint: {}", dir.path().display()),
     ]

@@ -1,6 +1,7 @@
 use burn::config::Config;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use snack_burn::pattern::Profile;
 use thiserror::Error;
 
 /// How the two MLP matrices of every block are stored.
@@ -70,6 +71,9 @@ pub struct Gpt2Config {
     /// Share of the MLP weights that does not exist. Without effect on dense layers.
     #[config(default = 0.9)]
     pub sparsity: f64,
+    /// How many inputs the units of sparse and masked layers start with.
+    #[config(default = "Profile::Free")]
+    pub profile: Profile,
     /// Dropout of embeddings, attention weights and residual branches.
     #[config(default = 0.0)]
     pub dropout: f64,

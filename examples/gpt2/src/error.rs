@@ -1,5 +1,7 @@
-use crate::{ConfigError, DeviceChoice, GenerateError, WeightFileError};
-use snack_burn::prelude::CheckpointError;
+use crate::{
+    ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError,
+};
+use snack_burn::prelude::{CheckpointError, DstError};
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
@@ -23,30 +25,43 @@ pub enum Gpt2Error {
         available: String,
     },
 
-    /// A text file cannot be read.
-    #[error("cannot read the text {}: {source}", path.display())]
-    ReadText {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
+    /// A text cannot be read or turned into tokens.
+    #[error(transparent)]
+    Text(#[from] TextError),
+
+    /// A tokenizer and a model do not belong together.
+    #[error(
+        "the tokenizer {tokenizer} has {} tokens, but the model has {vocabulary}; choose the \
+         --tokenizer that the model was made for", tokenizer.vocabulary()
+    )]
+    VocabularyMismatch {
+        /// The tokenizer.
+        tokenizer: Tokenizer,
+        /// Number of tokens of the model.
+        vocabulary: usize,
     },
+
+    /// A method of training does not suit the model.
+    #[error("the topology of the run: {0}")]
+    Topology(#[from] DstError),
 
     /// A part of the text is shorter than one window.
     #[error(
-        "the text {name} is too short: its {part} part has {found} of {total} bytes, but must have \
-         at least {needed} (one window of --context {context} bytes and the byte after it)"
+        "the text {name} is too short: its {part} part has {found} of {total} {unit}s, but must \
+         have at least {needed} (one window of --context {context} {unit}s and the {unit} after it)"
     )]
     TextTooShort {
         /// Where the text came from.
         name: String,
+        /// What a token is called.
+        unit: &'static str,
         /// `training` or `held-out`.
         part: &'static str,
-        /// Bytes of that part.
+        /// Tokens of that part.
         found: usize,
-        /// Bytes of the whole text.
+        /// Tokens of the whole text.
         total: usize,
-        /// Bytes that the part must have.
+        /// Tokens that the part must have.
         needed: usize,
         /// The context.
         context: usize,

@@ -1,4 +1,4 @@
-use crate::{Gpt2Config, MlpLinear, Trainer};
+use crate::{Gpt2Config, MlpLinear, Tokenizer, Trainer};
 use core::fmt;
 
 /// Bytes of one 32-bit number.
@@ -17,9 +17,11 @@ pub struct Summary {
     pub steps: usize,
     /// Tokens seen.
     pub tokens: u64,
-    /// Newest training loss, in nats per byte.
+    /// How text became tokens.
+    pub tokenizer: Tokenizer,
+    /// Newest training loss, in nats per token.
     pub train_loss: Option<f64>,
-    /// Newest loss on the held-out text, in nats per byte.
+    /// Newest loss on the held-out text, in nats per token.
     pub val_loss: Option<f64>,
     /// Training speed, without evaluations and checkpoints.
     pub tokens_per_second: f64,
@@ -88,6 +90,7 @@ impl Summary {
             density: trainer.density(),
             steps: counters.step,
             tokens: counters.tokens,
+            tokenizer: trainer.corpus().tokenizer(),
             train_loss: counters.train_loss,
             val_loss: counters.val_loss,
             tokens_per_second: counters.tokens as f64 / counters.train_seconds.max(1e-9),
@@ -123,18 +126,23 @@ impl fmt::Display for Summary {
         }
         writeln!(f)?;
 
+        let unit = self.tokenizer.unit();
         let loss = |value: Option<f64>| {
             value.map_or("not measured".into(), |loss| {
-                format!("{loss:.4} nats per byte")
+                format!("{loss:.4} nats per {unit}")
             })
         };
+        let seen = match self.tokenizer {
+            Tokenizer::Bytes => "tokens (bytes) seen",
+            Tokenizer::Gpt2 => "tokens seen",
+        };
         let perplexity = self.val_loss.map_or("not measured".into(), |loss| {
-            format!("{:.3} per byte", loss.exp())
+            format!("{:.3} per {unit}", loss.exp())
         });
         let rows = [
             ("MLP density", format!("{:.4}", self.density)),
             ("steps", grouped(self.steps as u64)),
-            ("tokens (bytes) seen", grouped(self.tokens)),
+            (seen, grouped(self.tokens)),
             ("training loss", loss(self.train_loss)),
             ("held-out loss", loss(self.val_loss)),
             ("held-out perplexity", perplexity),

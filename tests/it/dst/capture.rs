@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::Linear;
 use burn::optim::{GradientsAccumulator, GradientsParams, ModuleOptimizer, SgdConfig};
 use burn::tensor::activation::{gelu, relu};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use snack_burn::dst::{Composed, Magnitude, SkipReason};
 use snack_burn::prelude::*;
 
@@ -150,6 +150,34 @@ fn leading_axes_and_views_fold_into_the_batch() {
         let grads = GradientsParams::from_grads(loss(y).backward(), &net);
         step(net, &mut SgdConfig::new().init(), &mut dst, grads);
         assert_seen(backend.name, &probe.take(), BATCH, &expected);
+    }
+}
+
+/// In mixed precision the products are those of the rounded values, and the gradient is still that
+/// of the layer.
+#[test]
+fn layers_in_mixed_precision_are_heard() {
+    for backend in backends() {
+        let device = backend.autodiff();
+        if !backend.supports(DType::BF16) {
+            eprintln!("{} does not support bf16", backend.name);
+            continue;
+        }
+        let net = sparse(&device);
+        let (mut dst, probe) = probe(&net, DstConfig::set().with_every(1));
+        let x = batch(1, BATCH, &device);
+        let expected = gradients_of(&net, x.clone());
+        let y = net.first.forward(x.cast(DType::BF16));
+        let y = net.last.forward(gelu(y)).cast(DType::F32);
+        let grads = GradientsParams::from_grads(loss(y).backward(), &net);
+        step(net, &mut SgdConfig::new().init(), &mut dst, grads);
+        let seen = probe.take();
+        assert_eq!(seen.len(), expected.len(), "{}", backend.name);
+        for (seen, (name, gradient)) in seen.iter().zip(&expected) {
+            let text = format!("gradient of {name} on {}", backend.name);
+            assert_eq!(seen.layer, *name, "{text}");
+            assert_within(&text, &seen.gradient, gradient, 3e-2);
+        }
     }
 }
 

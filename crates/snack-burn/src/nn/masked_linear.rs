@@ -4,6 +4,7 @@ use burn::module::{Content, DisplaySettings, Module, ModuleDisplay, Param, Param
 use burn::tensor::module::linear;
 use burn::tensor::{Bool, Device, Tensor, TensorData, assert_shape};
 
+use super::sparse_linear::mixed_precision;
 use crate::pattern::Pattern;
 
 /// Applies a linear transformation with a dense weight of which a fixed mask keeps only some
@@ -47,7 +48,8 @@ impl MaskedLinear {
         }
     }
 
-    /// Applies the forward pass on the input tensor.
+    /// Applies the forward pass on the input tensor, in [mixed
+    /// precision](crate::nn::SparseLinear::forward#mixed-precision) for an input in half precision.
     ///
     /// # Shapes
     ///
@@ -58,10 +60,15 @@ impl MaskedLinear {
     ///
     /// Panics if the last axis of `input` is not `d_input`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        let weight = self.masked_weight();
+        let mut weight = self.masked_weight();
         let [d_input, _] = weight.dims();
         assert_shape!(input, [.., d_input]);
-        linear(input, weight, self.bias.as_ref().map(|bias| bias.val()))
+        let mut bias = self.bias.as_ref().map(Param::val);
+        if let Some(dtype) = mixed_precision(weight.dtype(), input.dtype()) {
+            weight = weight.cast(dtype);
+            bias = bias.map(|bias| bias.cast(dtype));
+        }
+        linear(input, weight, bias)
     }
 
     /// The weight `[d_input, d_output]` with zeros where it does not exist.

@@ -1,10 +1,11 @@
 //! The truly sparse linear layer.
 
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay, Param};
-use burn::tensor::{Tensor, assert_shape};
+use burn::tensor::{DType, FloatDType, Tensor, assert_shape};
 
 use crate::ops::Routines;
 use crate::pattern::Pattern;
+use crate::tap;
 use crate::tensor::{DevicePattern, SparseTensor, product, reshape};
 
 /// Applies a linear transformation whose weight exists only at its non-zeros.
@@ -47,12 +48,17 @@ impl SparseLinear {
     ///
     /// # Returns
     ///
-    /// The transformed tensor of shape `[..., d_output]`.
+    /// The transformed tensor of shape `[..., d_output]`, of the data type of `input`.
+    ///
+    /// # Mixed precision
+    ///
+    /// For an `input` in half precision a layer in `f32` computes in that of the input, with sums in
+    /// `f32`: values and bias are rounded for the pass, their gradients are `f32` again.
     ///
     /// # Panics
     ///
-    /// Panics if the last axis of `input` is not `d_input`, or if `input` has another data type
-    /// or device than the layer.
+    /// Panics if the last axis of `input` is not `d_input`, if `input` is on another device than the
+    /// layer, or if it has another data type that is not as above.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let [d_output, d_input] = self.weight_shape();
         assert_shape!(input, [.., d_input]);
@@ -61,8 +67,12 @@ impl SparseLinear {
         dims[D - 1] = d_output;
 
         let input: Tensor<2> = reshape(input, [batch, d_input]);
-        let bias = self.bias.as_ref().map(Param::val);
-        let values = self.values.val();
+        let mut bias = self.bias.as_ref().map(Param::val);
+        let mut values = self.values.val();
+        if let Some(dtype) = mixed_precision(values.dtype(), input.dtype()) {
+            values = tap::cast(values, dtype);
+            bias = bias.map(|bias| bias.cast(dtype));
+        }
         let output = product(values, &self.pattern, input, bias, self.routines);
         reshape(output, dims)
     }
@@ -92,6 +102,14 @@ impl SparseLinear {
     /// `[d_output, d_input]`.
     pub fn weight_shape(&self) -> [usize; 2] {
         self.pattern().shape()
+    }
+}
+
+/// The data type that weights are rounded to for an input, if any.
+pub(super) fn mixed_precision(weight: DType, input: DType) -> Option<FloatDType> {
+    match (weight, input) {
+        (DType::F32, DType::F16 | DType::BF16) => Some(input.into()),
+        _ => None,
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     names::{self, COL_INDICES, HEAD, ROW_OFFSETS, SHAPE, VALUES},
     weight_files::WeightFiles,
 };
-use crate::{Attention, Block, Gpt2, Gpt2Config, Mlp};
+use crate::{Attention, Block, Gpt2, Gpt2Config, Mlp, Precision};
 use burn::{
     module::Param,
     nn::{DropoutConfig, Embedding, LayerNorm, LayerNormConfig, Linear},
@@ -157,6 +157,7 @@ pub(super) fn build_model(
         dropout: DropoutConfig::new(config.dropout).init(),
         h,
         ln_f: reader.norm("ln_f", config)?,
+        precision: Precision::default(),
     })
 }
 

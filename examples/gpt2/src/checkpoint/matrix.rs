@@ -1,14 +1,11 @@
 use super::names;
-use crate::{Gpt2, MlpLinear, MlpMode};
+use crate::{Gpt2, MlpLinear, MlpMode, routines};
 use burn::{
     module::{Param, ParamId},
     nn::Linear,
     tensor::{Device, Tensor, TensorData},
 };
-use snack_burn::{
-    ops::Routines,
-    prelude::{DevicePattern, MaskedLinear, Pattern, SparseLinear},
-};
+use snack_burn::prelude::{DevicePattern, MaskedLinear, Pattern, SparseLinear};
 use std::borrow::Cow;
 
 /// One MLP matrix of a model on the host, in either storage.
@@ -208,7 +205,7 @@ impl MlpMatrix {
                 values: Param::from_data(values, device),
                 pattern: DevicePattern::new(pattern, device),
                 bias,
-                routines: Routines::default(),
+                routines: routines(),
             });
         }
         let mut pruned = vec![true; d_input * d_output];

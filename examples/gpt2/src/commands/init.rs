@@ -5,9 +5,6 @@ use crate::{
 use burn::tensor::Device;
 use std::path::{Path, PathBuf};
 
-/// Tokens of a model that reads bytes.
-const BYTES: usize = 256;
-
 /// The weights that `gpt2_dst --init` starts from.
 pub(crate) struct InitialWeights {
     path: PathBuf,
@@ -43,13 +40,6 @@ impl InitialWeights {
                 let allowed = format!("{found} or left out: --init {path} has that size");
                 return Err(ConfigError::new(flag, given, allowed));
             }
-        }
-        if model.vocabulary != BYTES {
-            let allowed = format!(
-                "a model of {BYTES} tokens, one for each byte; this one has {}",
-                model.vocabulary
-            );
-            return Err(ConfigError::new("--init", path, allowed));
         }
         let options = self.load_options(args);
         if let (Some(scope), None) = (args.scope, options.pruning) {

@@ -1,5 +1,9 @@
 mod batch;
 mod corpus;
+mod permutation;
+mod windows;
 
 pub use batch::*;
 pub use corpus::*;
+pub use permutation::*;
+pub use windows::*;

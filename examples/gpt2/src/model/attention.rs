@@ -1,8 +1,12 @@
+use super::precision::{convert, project};
 use crate::{Gpt2Config, InitStream};
 use burn::{
     module::Module,
     nn::{Dropout, DropoutConfig, Linear},
-    tensor::{Device, Tensor, activation::softmax, assert_shape},
+    tensor::{
+        Device, FloatDType, Tensor, activation::softmax, assert_shape, module::attention,
+        ops::AttentionModuleOptions,
+    },
 };
 
 /// Multi-head causal self-attention with one fused projection for queries, keys and values.
@@ -57,7 +61,8 @@ impl Attention {
         self.heads
     }
 
-    /// Mixes every position with the earlier ones.
+    /// Mixes every position with the earlier ones, in the precision of `x`; by Burn's fused attention
+    /// where nothing is tracked.
     ///
     /// # Arguments
     ///
@@ -78,23 +83,41 @@ impl Attention {
         assert_shape!(mask, [1, 1, tokens, tokens]);
         let head_width = width / self.heads;
 
-        let qkv = self
-            .c_attn
-            .forward(x)
+        let dtype = FloatDType::from(x.dtype());
+        let qkv = project(&self.c_attn, x)
             .reshape([batch, tokens, 3 * self.heads, head_width])
             .swap_dims(1, 2);
         let part = |index: usize| qkv.clone().narrow(1, index * self.heads, self.heads);
         let (query, key, value) = (part(0), part(1), part(2));
 
-        let query = query.mul_scalar(1.0 / (head_width as f64).sqrt());
-        let scores = query.matmul(key.transpose()) + mask;
-        let weights = self.attention_dropout.forward(softmax(scores, 3));
+        let mixed = match query.device().is_autodiff() {
+            true => self.tracked(query, key, value, mask, dtype),
+            false => {
+                let options = AttentionModuleOptions {
+                    is_causal: true,
+                    ..Default::default()
+                };
+                attention(query, key, value, None, None, options)
+            }
+        };
+        let joined = mixed.swap_dims(1, 2).reshape([batch, tokens, width]);
+        self.residual_dropout.forward(project(&self.c_proj, joined))
+    }
 
-        let joined = weights
-            .matmul(value)
-            .swap_dims(1, 2)
-            .reshape([batch, tokens, width]);
-        self.residual_dropout.forward(self.c_proj.forward(joined))
+    /// Attention operation by operation: Burn's fused one has no backward pass and no dropout.
+    fn tracked(
+        &self,
+        query: Tensor<4>,
+        key: Tensor<4>,
+        value: Tensor<4>,
+        mask: Tensor<4>,
+        dtype: FloatDType,
+    ) -> Tensor<4> {
+        let [_, _, _, head_width] = query.dims();
+        let query = query.mul_scalar(1.0 / (head_width as f64).sqrt());
+        let scores = convert(query.matmul(key.transpose()), FloatDType::F32) + mask;
+        let weights = self.attention_dropout.forward(softmax(scores, 3));
+        convert(weights, dtype).matmul(value)
     }
 }
 

@@ -1,11 +1,11 @@
-use super::{Block, MlpLinear, block::INIT_STD, causal_mask};
+use super::{Block, MlpLinear, Precision, block::INIT_STD, causal_mask, precision::convert};
 use crate::{Gpt2Config, InitStream};
 use burn::{
     module::Module,
     nn::{
         Dropout, DropoutConfig, Embedding, LayerNorm, LayerNormConfig, loss::CrossEntropyLossConfig,
     },
-    tensor::{Device, Int, Tensor, assert_shape},
+    tensor::{Device, FloatDType, Int, Tensor, assert_shape},
 };
 
 /// GPT-2: learned positions, pre-norm blocks, and the token embedding reused as output head.
@@ -21,6 +21,9 @@ pub struct Gpt2 {
     pub h: Vec<Block>,
     /// Layer norm before the head.
     pub ln_f: LayerNorm,
+    /// In which precision matrices are multiplied; not part of a record.
+    #[module(skip)]
+    pub precision: Precision,
 }
 
 impl Gpt2Config {
@@ -51,11 +54,18 @@ impl Gpt2Config {
             ln_f: LayerNormConfig::new(self.width)
                 .with_epsilon(self.epsilon)
                 .init(device),
+            precision: Precision::default(),
         }
     }
 }
 
 impl Gpt2 {
+    /// Lets matrices be multiplied in `precision` from now on.
+    pub fn with_precision(mut self, precision: Precision) -> Self {
+        self.precision = precision;
+        self
+    }
+
     /// Predicts the next token at every position.
     ///
     /// # Shapes
@@ -96,7 +106,7 @@ impl Gpt2 {
         let mut states = vec![self.dropout.forward(x)];
         for block in &self.h {
             let x = states[states.len() - 1].clone();
-            states.push(block.forward(x, mask.clone()));
+            states.push(block.forward(x, mask.clone(), self.precision));
         }
         let last = states.pop().map(|x| self.ln_f.forward(x));
         states.extend(last);
@@ -137,10 +147,13 @@ impl Gpt2 {
 
     fn head(&self, x: Tensor<3>) -> Tensor<3> {
         let [batch, length, width] = x.dims();
-        let weight = self.wte.weight.val();
+        let weight = self.precision.lower(self.wte.weight.val());
         let [vocabulary, _] = weight.dims();
-        x.reshape([batch * length, width])
-            .matmul(weight.transpose())
-            .reshape([batch, length, vocabulary])
+        let logits = self
+            .precision
+            .lower(x)
+            .reshape([batch * length, width])
+            .matmul(weight.transpose());
+        convert(logits, FloatDType::F32).reshape([batch, length, vocabulary])
     }
 }

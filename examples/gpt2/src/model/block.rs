@@ -1,9 +1,9 @@
-use super::{Attention, Mlp};
+use super::{Attention, Mlp, Precision, precision::convert};
 use crate::{Gpt2Config, InitStream};
 use burn::{
     module::Module,
     nn::{LayerNorm, LayerNormConfig},
-    tensor::{Device, Tensor},
+    tensor::{Device, FloatDType, Tensor},
 };
 
 /// Deviation of every projection and embedding at the start.
@@ -35,15 +35,17 @@ impl Block {
         }
     }
 
-    /// Applies the block.
+    /// Applies the block, whose halves multiply in `precision`.
     ///
     /// # Shapes
     ///
     /// - x: `[batch, tokens, width]`
     /// - mask: `[1, 1, tokens, tokens]`
     /// - output: `[batch, tokens, width]`
-    pub fn forward(&self, x: Tensor<3>, mask: Tensor<4>) -> Tensor<3> {
-        let x = x.clone() + self.attn.forward(self.ln_1.forward(x), mask);
-        x.clone() + self.mlp.forward(self.ln_2.forward(x))
+    pub fn forward(&self, x: Tensor<3>, mask: Tensor<4>, precision: Precision) -> Tensor<3> {
+        let lower = |x| precision.lower(x);
+        let raise = |x| convert(x, FloatDType::F32);
+        let x = x.clone() + raise(self.attn.forward(lower(self.ln_1.forward(x)), mask));
+        x.clone() + raise(self.mlp.forward(lower(self.ln_2.forward(x))))
     }
 }

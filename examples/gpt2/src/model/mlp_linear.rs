@@ -1,3 +1,4 @@
+use super::precision::project;
 use crate::{Gpt2Config, InitStream, MlpMode};
 use burn::{
     module::{Module, Param},
@@ -17,6 +18,14 @@ pub enum MlpLinear {
     Sparse(SparseLinear),
 }
 
+/// Sparse layers may round as Burn's dense layers do.
+pub(crate) fn routines() -> Routines {
+    Routines {
+        reduced_precision: true,
+        ..Default::default()
+    }
+}
+
 impl MlpLinear {
     /// Initializes the layer with zero bias and weights of deviation `std` in the dense case.
     ///
@@ -33,6 +42,7 @@ impl MlpLinear {
         let sparse = |seed| {
             SparseLinearConfig::new(d_input, d_output)
                 .with_sparsity(config.sparsity)
+                .with_profile(config.profile)
                 .with_bias(true)
                 .with_initializer(SparseInitializer::FanInNormal {
                     gain: std * (d_input as f64).sqrt(),
@@ -46,11 +56,14 @@ impl MlpLinear {
                 bias: Some(stream.zeros([d_output], device)),
             }),
             MlpMode::Masked => Self::Masked(sparse(stream.next_seed()).init_masked(device)),
-            MlpMode::Sparse => Self::Sparse(sparse(stream.next_seed()).init(device)),
+            MlpMode::Sparse => {
+                let layer = sparse(stream.next_seed()).init(device);
+                Self::Sparse(layer.with_routines(routines()))
+            }
         }
     }
 
-    /// Applies the layer.
+    /// Applies the layer, in the precision of its input.
     ///
     /// # Shapes
     ///
@@ -62,7 +75,7 @@ impl MlpLinear {
     /// Panics if the last axis of `input` is not `d_input`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         match self {
-            Self::Dense(layer) => layer.forward(input),
+            Self::Dense(layer) => project(layer, input),
             Self::Masked(layer) => layer.forward(input),
             Self::Sparse(layer) => layer.forward(input),
         }

@@ -12,7 +12,7 @@ use std::{
 pub struct LogLine {
     /// Steps done.
     pub step: usize,
-    /// Mean training loss since the line before, in nats per byte.
+    /// Mean training loss since the line before, in nats per token.
     pub loss: f64,
     /// Learning rate of this step.
     pub lr: f64,
@@ -24,10 +24,10 @@ pub struct LogLine {
     pub tokens_per_second: f64,
     /// Share of the MLP weights that exist.
     pub density: f64,
-    /// Loss on the held-out text, in nats per byte, where it was measured.
+    /// Loss on the held-out text, in nats per token, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub val_loss: Option<f64>,
-    /// Perplexity per byte on the held-out text, where it was measured.
+    /// Perplexity per token on the held-out text, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perplexity: Option<f64>,
     /// The topology update after this step, if there was one.

@@ -1,5 +1,6 @@
 mod interrupt;
 mod log;
+mod method;
 mod options;
 mod progress;
 mod run;
@@ -9,6 +10,7 @@ mod trainer;
 
 pub use interrupt::*;
 pub use log::*;
+pub(crate) use method::{method_parser, profile_of};
 pub use options::*;
 pub use progress::*;
 pub use run::*;

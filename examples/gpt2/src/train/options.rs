@@ -1,43 +1,35 @@
-use crate::{ConfigError, DeviceChoice, Gpt2Config, MlpMode, config::within};
-use clap::ValueEnum;
+use crate::{ConfigError, DeviceChoice, Gpt2Config, MlpMode, Precision, Tokenizer, config::within};
 use serde::{Deserialize, Serialize};
+use snack_burn::dst::Preset;
 use std::path::PathBuf;
-
-/// How the pattern of the sparse layers changes during training.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-pub enum Method {
-    /// Sparse evolutionary training: the weakest connections go, random ones come.
-    Set,
-    /// The pattern stays as it was drawn.
-    Static,
-}
-
-impl core::fmt::Display for Method {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Set => "set",
-            Self::Static => "static",
-        })
-    }
-}
 
 /// Everything that decides the course of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainOptions {
     /// The model.
     pub model: Gpt2Config,
-    /// How the topology changes.
-    pub method: Method,
+    /// How the pattern of the sparse layers changes.
+    pub method: Preset,
     /// Where it computes.
     pub device: DeviceChoice,
     /// Where the weights came from; drawn from `seed` if absent.
     pub init: Option<PathBuf>,
-    /// Text to learn; the shipped one if absent.
-    pub text: Option<PathBuf>,
+    /// Files and folders of the text to learn; the shipped one if there are none.
+    pub text: Vec<PathBuf>,
+    /// Files and folders of the text to judge by; the end of the other if there are none.
+    pub valid: Vec<PathBuf>,
+    /// How text becomes tokens; gives the model its vocabulary.
+    pub tokenizer: Tokenizer,
     /// Seed of initial values, windows and topology updates.
     pub seed: u64,
-    /// Windows per step.
+    /// Windows per forward and backward pass.
     pub batch: usize,
+    /// Passes whose gradients make up one step.
+    pub accumulate: usize,
+    /// In which precision matrices are multiplied.
+    pub precision: Precision,
+    /// Whether cheap operations are computed again in the backward pass, to keep less.
+    pub checkpointing: bool,
     /// Steps of the whole run.
     pub steps: usize,
     /// Highest learning rate.
@@ -46,8 +38,8 @@ pub struct TrainOptions {
     pub warmup: usize,
     /// Decoupled weight decay of all matrices.
     pub weight_decay: f32,
-    /// Share of the connections that an update replaces.
-    pub drop_fraction: f64,
+    /// Share of the connections that an update replaces; that of the method if absent.
+    pub drop_fraction: Option<f64>,
     /// Steps between updates.
     pub update_every: usize,
     /// Step of the last update; three quarters of the run if absent.
@@ -62,17 +54,22 @@ impl Default for TrainOptions {
     fn default() -> Self {
         Self {
             model: Gpt2Config::new(2, 128, 4, 32),
-            method: Method::Set,
+            method: Preset::Set,
             device: DeviceChoice::first(),
             init: None,
-            text: None,
+            text: Vec::new(),
+            valid: Vec::new(),
+            tokenizer: Tokenizer::Bytes,
             seed: 42,
             batch: 8,
+            accumulate: 1,
+            precision: Precision::F32,
+            checkpointing: false,
             steps: 6000,
             learning_rate: 3e-3,
             warmup: 100,
             weight_decay: 0.1,
-            drop_fraction: 0.3,
+            drop_fraction: None,
             update_every: 200,
             update_stop: None,
             eval_every: 1000,
@@ -103,10 +100,12 @@ impl TrainOptions {
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.model.validate()?;
         within("--batch", self.batch, 1, 1 << 20)?;
+        within("--accumulate", self.accumulate, 1, 1 << 20)?;
         within("--steps", self.steps, 1, 1_000_000_000)?;
         within("--update-every", self.update_every, 1, 1_000_000_000)?;
         let mode = self.model.mode;
-        if self.method == Method::Set && mode != MlpMode::Sparse {
+        self.check_method()?;
+        if self.updates_topology() && mode != MlpMode::Sparse {
             let allowed = format!("static with --mode {mode}, whose pattern cannot change");
             return Err(ConfigError::new("--method", self.method, allowed));
         }
@@ -126,8 +125,8 @@ impl TrainOptions {
             ),
             (
                 "--drop-fraction",
-                self.drop_fraction,
-                (0.0..1.0).contains(&self.drop_fraction),
+                self.drop_fraction.unwrap_or_default(),
+                (0.0..1.0).contains(&self.drop_fraction.unwrap_or_default()),
                 "at least 0 and below 1",
             ),
         ];
@@ -139,7 +138,7 @@ impl TrainOptions {
 
     /// Whether the topology changes during the run.
     pub fn updates_topology(&self) -> bool {
-        self.method == Method::Set
+        self.method != Preset::Static
     }
 
     /// Step of the last topology update.
@@ -154,7 +153,7 @@ impl TrainOptions {
         let next = (done / self.update_every + 1).saturating_mul(self.update_every);
         if model.mlp_nnz() == model.width * model.inner() {
             Some("no weight is absent".into())
-        } else if self.drop_fraction == 0.0 {
+        } else if self.drop_fraction == Some(0.0) {
             Some("--drop-fraction is 0".into())
         } else if next > last {
             Some(format!(
@@ -193,6 +192,7 @@ impl TrainOptions {
     fn flags(&self) -> Vec<(&'static str, String, bool)> {
         let model = &self.model;
         let or_default = |stop: Option<usize>| stop.map_or("default".into(), |s| s.to_string());
+        let share = |share: Option<f64>| share.map_or("the method's".into(), |s| s.to_string());
         vec![
             ("--layers", model.layers.to_string(), false),
             ("--width", model.width.to_string(), false),
@@ -202,14 +202,18 @@ impl TrainOptions {
             ("--sparsity", model.sparsity.to_string(), false),
             ("--method", self.method.to_string(), false),
             ("--seed", self.seed.to_string(), false),
+            ("--tokenizer", self.tokenizer.to_string(), false),
             ("--device", self.device.to_string(), true),
             ("--dropout", model.dropout.to_string(), true),
             ("--batch", self.batch.to_string(), true),
+            ("--accumulate", self.accumulate.to_string(), true),
+            ("--precision", self.precision.to_string(), true),
+            ("--checkpointing", self.checkpointing.to_string(), true),
             ("--steps", self.steps.to_string(), true),
             ("--learning-rate", self.learning_rate.to_string(), true),
             ("--warmup", self.warmup.to_string(), true),
             ("--weight-decay", self.weight_decay.to_string(), true),
-            ("--drop-fraction", self.drop_fraction.to_string(), true),
+            ("--drop-fraction", share(self.drop_fraction), true),
             ("--update-every", self.update_every.to_string(), true),
             ("--update-stop", or_default(self.update_stop), true),
             ("--eval-every", self.eval_every.to_string(), true),
@@ -297,7 +301,7 @@ mod tests {
         };
         assert_eq!(reason(full, 0), "no weight is absent");
         let idle = TrainOptions {
-            drop_fraction: 0.0,
+            drop_fraction: Some(0.0),
             ..options
         };
         assert_eq!(reason(idle, 0), "--drop-fraction is 0");

@@ -101,7 +101,7 @@ pub fn train(
                 update,
             };
             log.write(&line)?;
-            report(&line, steps, progress);
+            report(&line, steps, trainer.corpus().tokenizer().unit(), progress);
         }
         if !last && interrupt.is_requested(step) {
             trainer.save(&dir.checkpoint())?;
@@ -124,7 +124,7 @@ pub fn train(
     })
 }
 
-fn report(line: &LogLine, steps: usize, progress: &Progress) {
+fn report(line: &LogLine, steps: usize, unit: &str, progress: &Progress) {
     progress.show(line.loss, line.tokens_per_second);
     let width = steps.to_string().len();
     if let Some(update) = &line.update {
@@ -135,7 +135,7 @@ fn report(line: &LogLine, steps: usize, progress: &Progress) {
     }
     if let (Some(val_loss), Some(perplexity)) = (line.val_loss, line.perplexity) {
         progress.line(&format!(
-            "step {:>width$}  training loss {:.4}, held-out loss {val_loss:.4} nats per byte, \
+            "step {:>width$}  training loss {:.4}, held-out loss {val_loss:.4} nats per {unit}, \
              perplexity {perplexity:.3}, {:.0} tokens per second",
             line.step, line.loss, line.tokens_per_second
         ));

@@ -1,10 +1,10 @@
 use crate::{
-    Batch, Corpus, Counters, Gpt2, Gpt2Error, MlpLinear, RunState, TrainOptions, held_out_offsets,
-    train_offsets,
+    Batch, Corpus, Counters, Gpt2, Gpt2Error, MlpLinear, RunState, TrainOptions, TrainWindows,
+    held_out_offsets,
 };
 use burn::{
-    module::{Module, ParamGroup},
-    optim::{AdamWConfig, GradientsParams, ModuleOptimizer},
+    module::Module,
+    optim::{GradientsAccumulator, GradientsParams, ModuleOptimizer},
     store::ModuleRecord,
     tensor::{Device, Tensor},
 };
@@ -35,8 +35,14 @@ impl Trainer {
     /// # Panics
     ///
     /// Panics if [`TrainOptions::validate`] or [`Corpus::check_length`] would refuse.
-    pub fn new(options: TrainOptions, corpus: Corpus, device: &Device) -> Self {
-        let model = options.model.init(options.seed, &device.clone().autodiff());
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Topology`] if the method does not suit the model.
+    pub fn new(options: TrainOptions, corpus: Corpus, device: &Device) -> Result<Self, Gpt2Error> {
+        let model = options
+            .model
+            .init(options.seed, &training_device(device, &options));
         Self::from_model(options, corpus, device, model)
     }
 
@@ -45,13 +51,22 @@ impl Trainer {
     /// # Panics
     ///
     /// As [`new`](Self::new).
-    pub fn from_model(options: TrainOptions, corpus: Corpus, device: &Device, model: Gpt2) -> Self {
-        let device = device.clone().autodiff();
-        let dst = topology(&options, &model, DstState::default());
-        Self {
-            dst: dst.unwrap_or_else(|error| panic!("topology of the run: {error}")),
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn from_model(
+        options: TrainOptions,
+        corpus: Corpus,
+        device: &Device,
+        model: Gpt2,
+    ) -> Result<Self, Gpt2Error> {
+        let device = training_device(device, &options);
+        let model = on_device(model, &device).with_precision(options.precision);
+        Ok(Self {
+            dst: options.topology(&model, DstState::default())?,
             model,
-            optim: optimizer(&options),
+            optim: options.optimizer(),
             counters: Counters::default(),
             open_loss: None,
             started: Instant::now(),
@@ -59,7 +74,7 @@ impl Trainer {
             options,
             corpus,
             device,
-        }
+        })
     }
 
     /// Continues a run from its checkpoint.
@@ -75,19 +90,20 @@ impl Trainer {
         counters: Counters,
         path: &Path,
     ) -> Result<Self, Gpt2Error> {
-        let device = device.clone().autodiff();
+        let device = training_device(device, &options);
         let foreign = |reason: String| Gpt2Error::ForeignCheckpoint {
             path: path.to_owned(),
             reason,
         };
         let model = restore_model(&options, checkpoint.model, &device, path)?;
-        let dst = topology(&options, &model, checkpoint.dst)
+        let dst = options
+            .topology(&model, checkpoint.dst)
             .map_err(|error| foreign(error.to_string()))?;
         let open_loss = (counters.open_steps > 0)
             .then(|| Tensor::from_floats([counters.open_loss], &device.clone().inner()));
         Ok(Self {
-            model,
-            optim: optimizer(&options).load_record(checkpoint.optimizer),
+            model: model.with_precision(options.precision),
+            optim: options.optimizer().load_record(checkpoint.optimizer),
             dst,
             open_loss,
             started: Instant::now(),
@@ -106,6 +122,7 @@ impl Trainer {
         let TrainOptions {
             seed,
             batch,
+            accumulate,
             ref model,
             ..
         } = self.options;
@@ -114,11 +131,21 @@ impl Trainer {
             self.device.seed(seed ^ (step as u64).rotate_left(32));
         }
         let text = self.corpus.train();
-        let offsets = train_offsets(seed, step, batch, text.len(), model.context);
-        let windows = Batch::new(text, &offsets, model.context, &self.device);
+        // The counter goes on where a run with another batch left off.
+        let done = self.counters.tokens / model.context as u64;
+        let windows = TrainWindows::new(seed, text.len(), model.context);
+        let offsets = windows.offsets(done, batch * accumulate);
 
-        let loss = self.model.loss(windows.tokens, windows.targets);
-        let grads = GradientsParams::from_grads(loss.backward(), &self.model);
+        let mut accumulator = GradientsAccumulator::new();
+        let mut losses = Vec::with_capacity(accumulate);
+        for offsets in offsets.chunks(batch) {
+            let windows = Batch::new(text, offsets, model.context, &self.device);
+            let loss = self.model.loss(windows.tokens, windows.targets) / accumulate as f64;
+            let grads = GradientsParams::from_grads(loss.backward(), &self.model);
+            accumulator.accumulate(&self.model, grads);
+            losses.push(loss.inner());
+        }
+        let grads = accumulator.grads();
         let rate = self.options.learning_rate_at(step);
         let mut model = self.optim.step(rate, self.model, grads);
         let mut optim = self.optim;
@@ -126,19 +153,18 @@ impl Trainer {
             (model, optim) = dst.step(model, optim);
         }
 
-        let loss = loss.inner();
-        let open_loss = match self.open_loss {
-            Some(sum) => sum + loss,
-            None => loss,
-        };
+        let open_loss = losses
+            .into_iter()
+            .chain(self.open_loss)
+            .reduce(|sum, loss| sum + loss);
         self.counters.step = step;
-        self.counters.tokens += (batch * self.options.model.context) as u64;
+        self.counters.tokens += (batch * accumulate * self.options.model.context) as u64;
         self.counters.open_steps += 1;
         self.counters.train_seconds += start.elapsed().as_secs_f64();
         Self {
             model,
             optim,
-            open_loss: Some(open_loss),
+            open_loss,
             ..self
         }
     }
@@ -164,7 +190,7 @@ impl Trainer {
         Ok(mean)
     }
 
-    /// Mean loss on the held-out windows, in nats per byte.
+    /// Mean loss on the held-out windows, in nats per token.
     pub fn evaluate(&mut self) -> f64 {
         let device = self.device.clone().inner();
         let model = self.model.valid();
@@ -282,33 +308,19 @@ pub(crate) fn restore_model(
         })
 }
 
-/// AdamW for everything, without decay for biases and layer norms.
-fn optimizer(options: &TrainOptions) -> ModuleOptimizer {
-    let config = AdamWConfig::new()
-        .with_beta_1(0.9)
-        .with_beta_2(0.95)
-        .with_epsilon(1e-8);
-    let matrices = ParamGroup::from_regex(r"(weight|values)$").expect("the pattern is valid");
-    config.clone().with_weight_decay(0.0).init().with_group(
-        matrices,
-        config.with_weight_decay(options.weight_decay).build(),
-        None,
-    )
+/// The model with the checkpointing of `device`, which all tensors of an operation share.
+fn on_device(model: Gpt2, device: &Device) -> Gpt2 {
+    let given = model.wte.weight.val().gradient_checkpointing_strategy();
+    match given == device.gradient_checkpointing_strategy() {
+        true => model,
+        false => model.fork(device),
+    }
 }
 
-fn topology(
-    options: &TrainOptions,
-    model: &Gpt2,
-    state: DstState,
-) -> Result<Option<Dst>, DstError> {
-    if !options.updates_topology() {
-        return Ok(None);
+fn training_device(device: &Device, options: &TrainOptions) -> Device {
+    let device = device.clone().autodiff();
+    match options.checkpointing {
+        true => device.gradient_checkpointing(),
+        false => device,
     }
-    let dst = DstConfig::set()
-        .with_drop_fraction(options.drop_fraction)
-        .with_every(options.update_every as u64)
-        .with_stop(Some(options.last_update() as u64))
-        .with_seed(options.seed)
-        .init_from(model, state)?;
-    Ok(Some(dst))
 }

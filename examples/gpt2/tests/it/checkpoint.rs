@@ -80,7 +80,7 @@ fn another_text_is_refused() {
     let mut args = run(dir.path());
     let other = dir.path().join("other.txt");
     fs::write(&other, [b'x'; 1000]).unwrap();
-    args.text = Some(other);
+    args.text = vec![other];
 
     let message = message(&args);
     assert!(message.contains("--text is"), "{message}");

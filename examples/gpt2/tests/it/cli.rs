@@ -1,6 +1,7 @@
 use crate::support::{finish, tiny};
 use clap::{CommandFactory, Parser};
-use gpt2::{Args, DeviceChoice, Method, MlpMode, TrainOptions};
+use gpt2::{Args, DeviceChoice, MlpMode, TrainOptions};
+use snack_burn::dst::Preset;
 use std::{
     fs,
     path::Path,
@@ -28,13 +29,15 @@ fn help_names_the_real_defaults() {
         ("mode", model.mode.to_string()),
         ("dropout", model.dropout.to_string()),
         ("method", options.method.to_string()),
+        ("tokenizer", options.tokenizer.to_string()),
         ("batch", options.batch.to_string()),
+        ("accumulate", options.accumulate.to_string()),
+        ("precision", options.precision.to_string()),
         ("steps", options.steps.to_string()),
         ("seed", options.seed.to_string()),
         ("learning_rate", options.learning_rate.to_string()),
         ("warmup", options.warmup.to_string()),
         ("weight_decay", options.weight_decay.to_string()),
-        ("drop_fraction", options.drop_fraction.to_string()),
         ("update_every", options.update_every.to_string()),
         ("eval_every", options.eval_every.to_string()),
         ("checkpoint_every", options.checkpoint_every.to_string()),
@@ -115,7 +118,7 @@ fn values_out_of_range_are_named_and_nothing_is_written() {
         (
             Args {
                 mode: Some(gpt2::MlpMode::Masked),
-                method: Some(gpt2::Method::Set),
+                method: Some(Preset::Set),
                 ..tiny.clone()
             },
             "--method is set, but must be static with --mode masked, whose pattern cannot change",
@@ -136,7 +139,7 @@ fn texts_that_cannot_be_used_are_named() {
         if let Some(content) = content {
             fs::write(&path, content).unwrap();
         }
-        args.text = Some(path);
+        args.text = vec![path];
         let message = message(&args);
         assert_untouched(dir.path());
         message
@@ -228,7 +231,7 @@ fn a_new_run_that_cannot_start_leaves_the_old_one() {
     let before = files();
 
     args.overwrite = true;
-    args.text = Some(dir.path().join("absent.txt"));
+    args.text = vec![dir.path().join("absent.txt")];
     message(&args);
     assert_eq!(files(), before);
 }
@@ -291,7 +294,7 @@ fn options_without_effect_are_refused() {
         ),
         (
             Args {
-                method: Some(Method::Static),
+                method: Some(Preset::Static),
                 update_every: Some(5),
                 ..base.clone()
             },
@@ -329,7 +332,7 @@ fn closed_outputs_do_not_end_a_run() {
         .args(["--steps", "20", "--eval-every", "1", "--width", "16"])
         .args(["--layers", "1", "--context", "16"])
         .arg("--text")
-        .arg(tiny.text.unwrap())
+        .arg(&tiny.text[0])
         .arg("--out")
         .arg(dir.path().join("run"))
         .stdout(Stdio::piped())

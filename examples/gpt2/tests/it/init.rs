@@ -129,7 +129,7 @@ fn sparse_weights_keep_their_pattern() {
 
     args.init = Some(sparse);
     args.update_every = None;
-    args.method = Some(gpt2::Method::Static);
+    args.method = Some(snack_burn::dst::Preset::Static);
     finish(&args).unwrap();
     assert_eq!(stored(&dir.path().join("run")), counts);
 }
@@ -294,7 +294,7 @@ fn weights_that_cannot_be_used_leave_no_run() {
         message
     };
     Fixture::new().write(&hf);
-    assert!(message().ends_with("a model of 256 tokens, one for each byte; this one has 11"));
+    assert!(message().contains("the tokenizer bytes has 256 tokens, but the model has 11"));
 
     let mut fixture = Fixture::with_sizes(256, 16);
     fixture.set("ln_f.bias", &[5], &[0.0; 5]);

@@ -17,4 +17,10 @@ mod prune;
 mod resume;
 mod round_trip;
 mod support;
+mod text;
+#[cfg(feature = "parquet")]
+mod text_parquet;
+mod text_runs;
+mod training;
 mod weight_files;
+mod wikitext;

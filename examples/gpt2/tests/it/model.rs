@@ -114,8 +114,8 @@ fn sparse_rows_start_with_the_variance_of_dense_ones() {
 fn index_bytes_are_those_of_a_layer_that_has_trained() {
     let dir = tempfile::tempdir().unwrap();
     let options = crate::support::tiny(dir.path()).options(gpt2::TrainOptions::default());
-    let corpus = gpt2::Corpus::from_file(options.text.as_ref().unwrap()).unwrap();
-    let mut trainer = gpt2::Trainer::new(options, corpus, &crate::support::device());
+    let corpus = crate::support::load(&options.text);
+    let mut trainer = gpt2::Trainer::new(options, corpus, &crate::support::device()).unwrap();
     let bytes = |trainer: &gpt2::Trainer| -> Vec<usize> {
         let layers = trainer.model().mlp_layers();
         layers.map(gpt2::MlpLinear::index_bytes).collect()

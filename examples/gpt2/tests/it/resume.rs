@@ -1,7 +1,5 @@
-use crate::support::{bits, device, finish, log_lines, random_stream, tiny};
-use gpt2::{
-    Args, Corpus, DeviceChoice, Interrupt, LogLine, Outcome, RunState, TrainOptions, Trainer,
-};
+use crate::support::{bits, device, finish, load, log_lines, random_stream, tiny};
+use gpt2::{Args, DeviceChoice, Interrupt, LogLine, Outcome, RunState, TrainOptions, Trainer};
 use snack_burn::prelude::Checkpoint;
 use std::path::Path;
 
@@ -15,8 +13,8 @@ fn fingerprint(args: &Args) -> (Bits, Bits, String) {
     let mut state = RunState::from_value(&checkpoint.user, &path).unwrap();
     state.counters.seconds = 0.0;
     state.counters.train_seconds = 0.0;
-    state.corpus.name.clear();
-    let corpus = Corpus::from_file(&state.options.text.take().unwrap()).unwrap();
+    state.corpus.text.name.clear();
+    let corpus = load(&std::mem::take(&mut state.options.text));
     let rest = format!("{state:?} {:?}", checkpoint.dst);
 
     state.options.steps += 10;
@@ -150,9 +148,9 @@ fn a_run_killed_before_its_first_step_resumes() {
     let mut args = tiny(killed.path());
     let out = args.out.clone().unwrap();
     let options = args.options(TrainOptions::default());
-    let corpus = Corpus::from_file(options.text.as_ref().unwrap()).unwrap();
+    let corpus = load(&options.text);
     std::fs::create_dir(&out).unwrap();
-    let trainer = Trainer::new(options, corpus, &device());
+    let trainer = Trainer::new(options, corpus, &device()).unwrap();
     trainer.save(&out.join("checkpoint.bpk")).unwrap();
 
     args.resume = true;

@@ -2,10 +2,10 @@ use burn::{
     module::{Module, ModuleVisitor, Param},
     tensor::{Device, Int, Tensor},
 };
-use gpt2::{Args, Gpt2Error, Interrupt, LogLine, MlpMode, Outcome};
+use gpt2::{Args, Corpus, Gpt2Error, Interrupt, LogLine, MlpMode, Outcome, TextLoader, Tokenizer};
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -38,8 +38,9 @@ pub fn tiny(out: &Path) -> Args {
         update_every: Some(6),
         eval_every: Some(20),
         checkpoint_every: Some(16),
-        text: Some(text(out)),
+        text: vec![text(out)],
         out: Some(out.join("run")),
+        token_cache: Some(out.join("tokens")),
         quiet: true,
         #[cfg(feature = "flex")]
         device: Some(gpt2::DeviceChoice::Flex),
@@ -50,6 +51,12 @@ pub fn tiny(out: &Path) -> Args {
 /// Runs to the end.
 pub fn finish(args: &Args) -> Result<Outcome, Gpt2Error> {
     gpt2::run(args, &Interrupt::never())
+}
+
+/// The corpus of a run at byte level.
+pub fn load(paths: &[PathBuf]) -> Corpus {
+    let (text, _) = TextLoader::default().load(paths, Tokenizer::Bytes).unwrap();
+    Corpus::split(&text)
 }
 
 /// The lines of a run's log.
@@ -96,7 +103,7 @@ impl ModuleVisitor for Collector {
 }
 
 /// A small text file, the same for every test.
-fn text(dir: &Path) -> std::path::PathBuf {
+fn text(dir: &Path) -> PathBuf {
     let path = dir.join("text.txt");
     let words = [
         "to be ",

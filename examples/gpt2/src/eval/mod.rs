@@ -1,0 +1,7 @@
+//! Perplexity: which tokens of a text are scored with which context, and what follows from it.
+
+mod plan;
+mod score;
+
+pub use plan::*;
+pub use score::*;
