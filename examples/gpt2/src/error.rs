@@ -1,6 +1,4 @@
-use crate::{
-    ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError,
-};
+use crate::{ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError};
 use snack_burn::prelude::{CheckpointError, DstError};
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -185,16 +183,24 @@ pub enum Gpt2Error {
     #[error(transparent)]
     Generate(#[from] GenerateError),
 
-    /// The tokens of a model are not those of a tokenizer.
+    /// The loss of a text is no number.
     #[error(
-        "the model has {vocabulary} tokens, which no tokenizer of this example makes ({known}); choose \
-         another --model"
+        "the loss of the text is {loss}; the weights of the model, or the activations that they lead \
+         to, are no finite numbers"
+    )]
+    LossNotFinite {
+        /// The sum over its tokens.
+        loss: f64,
+    },
+
+    /// The tokens of a model are not those of any tokenizer.
+    #[error(
+        "the model has {vocabulary} tokens, but text becomes {} (bytes) or {} (gpt2); choose another \
+         --model", Tokenizer::Bytes.vocabulary(), Tokenizer::Gpt2.vocabulary()
     )]
     NoTokenizer {
         /// Number of tokens of the model.
         vocabulary: usize,
-        /// The tokenizers, and their numbers of tokens.
-        known: &'static str,
     },
 
     /// The handler for Ctrl-C cannot be installed.

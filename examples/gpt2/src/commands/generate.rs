@@ -1,9 +1,7 @@
-use super::{
-    GenerateReport, ModelArgs,
-    tokenizer::{Tokenizer, tokenizer_for},
-};
+use super::{GenerateReport, ModelArgs, tokenizer::tokenizer_for};
 use crate::{
-    ConfigError, Decoder, Gpt2Error, Sampler, SamplingOptions, generate, print_err, print_out,
+    ConfigError, Decoder, Gpt2Error, Sampler, SamplingOptions, StreamDecoder, Token, Tokenizer,
+    generate, print_err, print_out,
 };
 use clap::Parser;
 use std::{
@@ -19,7 +17,8 @@ const DEFAULT_TOKENS: usize = 128;
 /// Writes text with a GPT-2 model.
 ///
 /// Takes the weights of a Hugging Face folder, of gpt2_convert or of a run of gpt2_dst. The text that
-/// follows the prompt goes to standard output as it comes, speed and memory go to standard error.
+/// follows the prompt goes to standard output as it comes, speed and memory go to standard error. Models of
+/// 256 tokens write bytes, those of 50257 the tokens of GPT-2, where <|endoftext|> ends the text early.
 ///
 /// Exit codes: 0 done, 1 a file or folder that cannot be used, or a model whose logits are no numbers, 2 a
 /// wrong option.
@@ -130,7 +129,7 @@ impl GenerateArgs {
     }
 }
 
-/// Runs `gpt2_generate`: everything is checked before the weights are read.
+/// Runs `gpt2_generate`: options and prompt are checked before the weights are read.
 ///
 /// # Errors
 ///
@@ -145,7 +144,7 @@ pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
     let config = source.config().model.clone();
     let tokenizer = tokenizer_for(config.vocabulary)?;
     let (flag, prompt) = args.prompt()?;
-    let prompt = tokenizer.encode(&prompt);
+    let prompt = encode(tokenizer, flag, &prompt)?;
     let count = args.count(flag, prompt.len(), config.context)?;
 
     let pretrained = args.weights.load(source, &device)?;
@@ -156,7 +155,8 @@ pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
     let prepare_seconds = start.elapsed().as_secs_f64();
 
     let mut out = Output::new(tokenizer, args.json);
-    let result = generate(&mut decoder, &prompt, count, None, &mut sampler, |tokens| {
+    let end = end_of_text(tokenizer);
+    let result = generate(&mut decoder, &prompt, count, end, &mut sampler, |tokens| {
         out.write(tokens);
     });
     let text = out.finish();
@@ -180,9 +180,30 @@ pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
     Ok(())
 }
 
+/// The tokens of a prompt.
+fn encode(
+    tokenizer: Tokenizer,
+    flag: &'static str,
+    prompt: &[u8],
+) -> Result<Vec<u32>, ConfigError> {
+    let tokens = tokenizer.encode(prompt).map_err(|error| {
+        let found = format!("not UTF-8 ({error})");
+        ConfigError::new(flag, found, "UTF-8 for a model of GPT-2 tokens")
+    })?;
+    Ok(tokens.into_iter().map(u32::from).collect())
+}
+
+/// The token `<|endoftext|>`, behind which another text begins.
+fn end_of_text(tokenizer: Tokenizer) -> Option<u32> {
+    match tokenizer {
+        Tokenizer::Bytes => None,
+        Tokenizer::Gpt2 => Some(50_256),
+    }
+}
+
 /// The text as it comes. A closed standard output is no reason to fail.
 struct Output {
-    stream: super::tokenizer::TextStream,
+    stream: StreamDecoder,
     text: String,
     hidden: bool,
 }
@@ -197,17 +218,17 @@ impl Output {
     }
 
     fn write(&mut self, tokens: &[u32]) {
-        let text: String = tokens
-            .iter()
-            .map(|&token| self.stream.push(token))
-            .collect();
-        self.show(&text);
-        self.text.push_str(&text);
+        for &token in tokens {
+            let token = Token::try_from(token).expect("both vocabularies fit into a token");
+            let text = self.stream.push(token);
+            let text = text.expect("the model has the vocabulary of the tokenizer");
+            self.show(&text);
+            self.text.push_str(&text);
+        }
     }
 
-    fn finish(mut self) -> String {
-        let stream = std::mem::take(&mut self.stream);
-        let rest = stream.finish();
+    fn finish(self) -> String {
+        let rest = self.stream.clone().finish();
         self.show(&format!("{rest}\n"));
         self.text + &rest
     }

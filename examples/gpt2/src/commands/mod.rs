@@ -1,7 +1,9 @@
-//! What the commands do with trained weights: `gpt2_convert`, `gpt2_generate`, and
+//! What the commands do with trained weights: `gpt2_convert`, `gpt2_generate`, `gpt2_eval`, and
 //! `gpt2_dst --init`.
 
 mod convert;
+mod evaluate;
+mod evaluate_report;
 mod generate;
 mod generate_report;
 mod init;
@@ -9,6 +11,8 @@ mod model_args;
 mod tokenizer;
 
 pub use convert::*;
+pub use evaluate::*;
+pub use evaluate_report::*;
 pub use generate::*;
 pub use generate_report::*;
 pub(crate) use init::InitialWeights;

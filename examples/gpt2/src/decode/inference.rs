@@ -7,7 +7,7 @@ use burn::{
 
 /// The model as it only computes forward: without autodiff, and with the masks of masked layers applied
 /// once instead of at every token.
-pub(super) fn for_inference(model: &Gpt2) -> Gpt2 {
+pub(crate) fn for_inference(model: &Gpt2) -> Gpt2 {
     let mut model = model.valid();
     for block in &mut model.h {
         for layer in [&mut block.mlp.c_fc, &mut block.mlp.c_proj] {

@@ -11,5 +11,6 @@ mod state;
 pub use decoder::*;
 pub use error::*;
 pub use generate::*;
+pub(crate) use inference::for_inference;
 pub use memory::*;
 pub use state::DecodeState;

@@ -150,7 +150,7 @@ fn bad_input_is_named_with_its_exit_code() {
             other,
             &["--prompt", "a"],
             1,
-            "the model has 11 tokens, which no tokenizer",
+            "the model has 11 tokens, but text becomes",
         ),
         (
             &model,
