@@ -15,7 +15,8 @@ const LEAST_CONTEXT_TO_RECORD: usize = 8;
 ///
 /// Keys and values of all earlier tokens stay in a [`DecodeState`], so that a token costs one pass over
 /// the weights. The most probable token goes on by itself, without leaving the device;
-/// [`feed`](Self::feed) puts another one in its place.
+/// [`feed`](Self::feed) puts another one in its place. All computation is in the precision of the
+/// weights, whatever the [`precision`](Gpt2::precision) of the model.
 ///
 /// # Example
 ///

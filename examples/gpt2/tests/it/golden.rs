@@ -9,11 +9,13 @@ use burn::{
     tensor::{Device, Int, Tensor, TensorData, Tolerance},
 };
 use gpt2::{
-    Batch, Corpus, Decoder, Gpt2, Gpt2Config, LoadOptions, MagnitudePruning, MlpLinear, MlpMode,
-    PretrainedSource, PruneScope, SaveOptions, load_pretrained, save_pretrained,
+    Batch, Corpus, Decoder, EvalMethod, EvalPlan, Gpt2, Gpt2Config, LoadOptions, MagnitudePruning,
+    MlpLinear, MlpMode, PretrainedSource, PruneScope, SaveOptions, load_pretrained,
+    save_pretrained,
 };
 use std::{
     collections::{BTreeMap, HashMap},
+    convert::Infallible,
     env, fs,
     path::{Path, PathBuf},
 };
@@ -280,6 +282,27 @@ fn the_written_files_equal_those_of_transformers() {
         .filter(|key| !theirs.contains_key(*key))
         .collect();
     assert_eq!(added, ["add_cross_attention", "tie_word_embeddings"]);
+}
+
+/// The reference measured the same blocks of 128 bytes.
+#[test]
+fn block_perplexity_is_that_of_the_reference() {
+    let Some(folder) = folder("byte-shakespeare") else {
+        return;
+    };
+    let text = fs::read_to_string(folder.join("prune_oracle.json")).unwrap();
+    let oracle: HashMap<String, f64> = serde_json::from_str(&text).unwrap();
+    let model = load(&folder, &LoadOptions::default(), &device());
+    let corpus = Corpus::shakespeare();
+    let text = corpus.held_out().slice(0..60 * 128);
+
+    let plan = EvalPlan::new(EvalMethod::Block { size: 128 }, text.len()).unwrap();
+    let score = plan.score(8, |windows| {
+        Ok::<_, Infallible>(model.window_nll(&text, windows))
+    });
+    let loss = score.unwrap().loss();
+    let expected = oracle["val_loss"];
+    assert!((loss - expected).abs() < 1e-4, "{loss}, not {expected}");
 }
 
 /// Tokens that fill the context after a prompt, by full passes and with the cache.
