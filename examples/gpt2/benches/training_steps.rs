@@ -10,7 +10,7 @@ use std::time::Instant;
 use burn::optim::{AdamWConfig, GradientsParams};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use clap::Parser;
-use gpt2::{DeviceChoice, Gpt2Config, MlpMode, Precision};
+use gpt2::{DeviceChoice, Gpt2Config, GpuMeter, MlpMode, Precision};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
@@ -84,6 +84,8 @@ struct Row {
     reserved_mb: Option<f64>,
     /// In use after the last step: weights, moments, indices.
     in_use_mb: Option<f64>,
+    /// Energy of the GPU in millijoules a step, where NVML counts it.
+    mj_per_step: Option<f64>,
     loss: f64,
     device: String,
 }
@@ -106,7 +108,7 @@ fn run(args: &Args) -> Result<(), String> {
     let choice = args.device.unwrap_or_else(DeviceChoice::first);
     let device = choice.open().map_err(|error| error.to_string())?;
     println!(
-        "{:>7} {:>6} {:>5} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7}",
+        "{:>7} {:>6} {:>5} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9} {:>7}",
         "mode",
         "sp.",
         "prec.",
@@ -115,6 +117,7 @@ fn run(args: &Args) -> Result<(), String> {
         "tokens/s",
         "reserved",
         "in use",
+        "mJ",
         "param.",
         "loss"
     );
@@ -129,7 +132,7 @@ fn run(args: &Args) -> Result<(), String> {
                 let row = measure(args, mode, sparsity, precision, &device, choice)?;
                 let mb = |mb: Option<f64>| mb.map_or("-".into(), |mb| format!("{mb:.0}"));
                 println!(
-                    "{:>7} {:>6} {:>5} {:>9.2} {:>9.2} {:>9.0} {:>9} {:>9} {:>9} {:>7.4}",
+                    "{:>7} {:>6} {:>5} {:>9.2} {:>9.2} {:>9.0} {:>9} {:>9} {:>8} {:>9} {:>7.4}",
                     row.mode.to_string(),
                     row.sparsity.map_or("-".into(), |s| s.to_string()),
                     row.precision.to_string(),
@@ -138,6 +141,7 @@ fn run(args: &Args) -> Result<(), String> {
                     row.tokens_per_second,
                     mb(row.reserved_mb),
                     mb(row.in_use_mb),
+                    mb(row.mj_per_step),
                     row.parameters,
                     row.loss
                 );
@@ -179,7 +183,13 @@ fn measure(
     let tokens = random_tokens(args, 1, &tracked);
     let targets = random_tokens(args, 2, &tracked);
     let (mut steps, mut passes, mut last) = (Vec::new(), Vec::new(), 0.0);
+    let meter = GpuMeter::open(0).filter(|_| choice == DeviceChoice::Cuda);
+    let energy = || meter.as_ref()?.read().map(|reading| reading.energy_mj);
+    let mut before = None;
     for step in 0..args.warmup + args.steps {
+        if step == args.warmup {
+            before = energy();
+        }
         let begin = Instant::now();
         let loss = model.loss(tokens.clone(), targets.clone());
         let grads = GradientsParams::from_grads(loss.backward(), &model);
@@ -193,6 +203,7 @@ fn measure(
         }
         last = f64::from(loss.inner().into_scalar::<f32>());
     }
+    let used = before.zip(energy()).map(|(before, after)| after - before);
     let step_ms = median(steps);
     let usage = device.memory_pool_usage();
     let mb = |bytes: u64| bytes as f64 / 1e6;
@@ -208,6 +219,7 @@ fn measure(
         tokens_per_second: (args.batch * args.context) as f64 / step_ms * 1e3,
         reserved_mb: usage.as_ref().map(|usage| mb(usage.bytes_reserved)),
         in_use_mb: usage.as_ref().map(|usage| mb(usage.bytes_in_use)),
+        mj_per_step: used.map(|used| used as f64 / args.steps as f64),
         loss: last,
         device: choice.to_string(),
     })

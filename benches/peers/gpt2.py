@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Training steps and decoding of GPT-2 small in PyTorch: dense and Dense+Mask.
+
+    python3 gpt2.py --json peers-gpt2.json
+
+The twin of `cargo bench -p gpt2 --bench training_steps` and of `gpt2_generate`. One row a case: median of a
+step, tokens a second, peak memory of the allocator, energy a step by NVML.
+"""
+
+import argparse
+import json
+import time
+
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+DEVICE = "cuda"
+# As the other side of the comparison.
+NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+
+
+def energy_mj():
+    """Energy that the GPU has used since its driver started, or None without NVML."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetTotalEnergyConsumption(pynvml.nvmlDeviceGetHandleByIndex(0))
+    except Exception:
+        return None
+
+
+class Masked(torch.nn.Module):
+    def __init__(self, mask):
+        super().__init__()
+        self.register_buffer("mask", mask)
+
+    def forward(self, weight):
+        return weight * self.mask
+
+
+def masked(model, sparsity):
+    generator = torch.Generator().manual_seed(0)
+    for block in model.transformer.h:
+        for layer in (block.mlp.c_fc, block.mlp.c_proj):
+            mask = torch.rand(layer.weight.shape, generator=generator) >= sparsity
+            parametrization = Masked(mask.float().to(DEVICE))
+            torch.nn.utils.parametrize.register_parametrization(layer, "weight", parametrization)
+
+
+def fresh():
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    torch.manual_seed(0)
+
+
+def peak_mb():
+    return round(torch.cuda.max_memory_allocated() / 1e6)
+
+
+def train(mode, sparsity, precision, batch, context, compiled, steps):
+    fresh()
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    model = GPT2LMHeadModel(GPT2Config(attn_implementation="sdpa", **NO_DROPOUT)).to(DEVICE).train()
+    if mode == "masked":
+        masked(model, sparsity)
+    optim = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
+    forward = torch.compile(model) if compiled else model
+    tokens = torch.randint(0, 50257, (batch, context), device=DEVICE)
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+            loss = forward(tokens, labels=tokens).loss
+        loss.backward()
+        optim.step()
+        optim.zero_grad(set_to_none=True)
+
+    for _ in range(4):
+        step()
+    torch.cuda.synchronize()
+    before, times = energy_mj(), []
+    for _ in range(steps):
+        begin = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) * 1e3)
+    after = energy_mj()
+    milliseconds = sorted(times)[len(times) // 2]
+    return {
+        "mode": mode,
+        "sparsity": sparsity,
+        "precision": precision,
+        "batch": batch,
+        "context": context,
+        "compiled": compiled,
+        "step_ms": round(milliseconds, 3),
+        "tokens_per_second": round(batch * context / milliseconds * 1e3),
+        "peak_mb": peak_mb(),
+        "mj_per_step": None if before is None else round((after - before) / steps),
+    }
+
+
+def decode(mode, sparsity, tokens):
+    fresh()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    model = GPT2LMHeadModel(GPT2Config()).to(DEVICE).eval()
+    if mode == "masked":
+        masked(model, sparsity)
+    prompt = torch.randint(0, 50257, (1, 16), device=DEVICE)
+
+    def generate(count):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        options = dict(max_new_tokens=count, min_new_tokens=count, do_sample=False, pad_token_id=50256)
+        model.generate(prompt, **options)
+        torch.cuda.synchronize()
+        return (time.perf_counter() - begin) * 1e3 / count
+
+    with torch.no_grad():
+        generate(8)
+        torch.cuda.reset_peak_memory_stats()
+        before = energy_mj()
+        milliseconds = generate(tokens)
+        after = energy_mj()
+    return {
+        "mode": mode,
+        "sparsity": sparsity,
+        "decode_tokens": tokens,
+        "ms_per_token": round(milliseconds, 3),
+        "peak_mb": peak_mb(),
+        "mj_per_token": None if before is None else round((after - before) / tokens, 2),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", help="writes the rows to this file")
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--sparsity", type=float, default=0.9)
+    parser.add_argument("--no-compile", action="store_true")
+    args = parser.parse_args()
+    device = f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
+    rows = []
+
+    def add(row):
+        rows.append({**row, "device": device})
+        print(json.dumps(row), flush=True)
+
+    for mode, sparsity in (("dense", None), ("masked", args.sparsity)):
+        for precision in ("fp32", "tf32", "bf16"):
+            add(train(mode, sparsity, precision, 8, 1024, False, args.steps))
+        for precision in ("fp32", "bf16"):
+            add(train(mode, sparsity, precision, 1, 128, False, 2 * args.steps))
+        add(decode(mode, sparsity, 128))
+    if not args.no_compile:
+        add(train("dense", None, "bf16", 8, 1024, True, args.steps))
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
