@@ -147,6 +147,6 @@ impl DecodeState {
 
 /// As [`store`](snack_burn::capture::store), for integers.
 fn replace(state: &mut Tensor<1, Int>, value: Tensor<1, Int>) {
-    let [size] = value.dims();
-    state.inplace(|state| state.slice_assign([0..size], value));
+    let everything = value.dims().map(|size| 0..size);
+    state.inplace(|state| state.slice_assign(everything, value));
 }

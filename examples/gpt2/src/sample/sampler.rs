@@ -47,13 +47,13 @@ impl Sampler {
 /// The candidate in whose stretch of `[0, 1)` the number lies.
 fn pick(candidates: &[Candidate], number: f64) -> usize {
     let mut end = 0.0;
-    let possible = candidates.iter().filter(|one| one.probability > 0.0);
+    let mut possible = candidates.iter().filter(|one| one.probability > 0.0);
     let hit = possible.clone().find(|one| {
         end += one.probability;
         number < end
     });
     // The sum may end a rounding below 1.
-    let hit = hit.or(possible.last());
+    let hit = hit.or_else(|| possible.next_back());
     hit.expect("the largest probability is positive").token
 }
 
