@@ -125,11 +125,7 @@ impl MlpLinear {
             Self::Dense(_) => 0,
             Self::Masked(layer) => layer.pruned.val().into_data().bytes().len(),
             Self::Sparse(layer) => {
-                let pattern = layer.pattern.pattern();
-                let ([rows, columns], nnz) = (pattern.shape(), pattern.nnz());
-                let by_row = rows + 1 + 2 * nnz;
-                let by_column = columns + 1 + 2 * nnz;
-                size_of::<i32>() * (by_row + by_column)
+                DevicePattern::bytes_in_training(layer.pattern(), &layer.values.device())
             }
         }
     }

@@ -30,6 +30,12 @@ pub struct LogLine {
     /// Perplexity per token on the held-out text, where it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perplexity: Option<f64>,
+    /// Bytes that the device holds ready for the run, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_bytes: Option<u64>,
+    /// Energy that the GPU has used since the run started or resumed, in joules, where NVML counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joules: Option<f64>,
     /// The topology update after this step, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<UpdateLine>,
@@ -159,6 +165,8 @@ mod tests {
             density: 0.1,
             val_loss: None,
             perplexity: None,
+            reserved_bytes: None,
+            joules: None,
             update: None,
         }
     }

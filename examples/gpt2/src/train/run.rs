@@ -98,6 +98,8 @@ pub fn train(
                 density: trainer.density(),
                 val_loss,
                 perplexity: val_loss.map(f64::exp),
+                reserved_bytes: trainer.reserved_bytes(),
+                joules: trainer.joules(),
                 update,
             };
             log.write(&line)?;

@@ -1,6 +1,6 @@
 use crate::{
-    Batch, Corpus, Counters, Gpt2, Gpt2Error, MlpLinear, RunState, TrainOptions, TrainWindows,
-    held_out_offsets,
+    Batch, Corpus, Counters, DeviceChoice, Gpt2, Gpt2Error, GpuMeter, MlpLinear, RunState,
+    TrainOptions, TrainWindows, held_out_offsets,
 };
 use burn::{
     module::Module,
@@ -25,6 +25,8 @@ pub struct Trainer {
     dst: Option<Dst>,
     counters: Counters,
     open_loss: Option<Tensor<1>>,
+    /// With what the GPU had used at the start.
+    meter: Option<(GpuMeter, u64)>,
     started: Instant,
     earlier_seconds: f64,
 }
@@ -69,6 +71,7 @@ impl Trainer {
             optim: options.optimizer(),
             counters: Counters::default(),
             open_loss: None,
+            meter: meter(options.device),
             started: Instant::now(),
             earlier_seconds: 0.0,
             options,
@@ -106,6 +109,7 @@ impl Trainer {
             optim: options.optimizer().load_record(checkpoint.optimizer),
             dst,
             open_loss,
+            meter: meter(options.device),
             started: Instant::now(),
             earlier_seconds: counters.seconds,
             counters,
@@ -250,6 +254,19 @@ impl Trainer {
         self.earlier_seconds + self.started.elapsed().as_secs_f64()
     }
 
+    /// Bytes that the device holds ready in all, where it says so.
+    pub fn reserved_bytes(&self) -> Option<u64> {
+        let usage = self.device.clone().inner().memory_pool_usage();
+        usage.map(|usage| usage.bytes_reserved)
+    }
+
+    /// Energy that the GPU has used since this was made, in joules, where NVML counts it.
+    pub fn joules(&self) -> Option<f64> {
+        let (meter, start) = self.meter.as_ref()?;
+        let now = meter.read()?.energy_mj;
+        Some(now.saturating_sub(*start) as f64 / 1e3)
+    }
+
     /// Steps, tokens, times and losses so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -315,6 +332,12 @@ fn on_device(model: Gpt2, device: &Device) -> Gpt2 {
         true => model,
         false => model.fork(device),
     }
+}
+
+fn meter(device: DeviceChoice) -> Option<(GpuMeter, u64)> {
+    let meter = GpuMeter::open(0).filter(|_| device == DeviceChoice::Cuda)?;
+    let start = meter.read()?.energy_mj;
+    Some((meter, start))
 }
 
 fn training_device(device: &Device, options: &TrainOptions) -> Device {
