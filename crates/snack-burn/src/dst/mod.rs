@@ -16,6 +16,7 @@ mod fresh;
 mod grow;
 mod history;
 mod host_factors;
+mod identity;
 #[cfg(feature = "train")]
 mod learner;
 mod method;

@@ -18,7 +18,7 @@ impl Dst {
             let grows = rule.method.needs().needs_factors()
                 && rule.schedule.captures(self.step, rule.accumulate);
             if let Some(activity) = rule.activity {
-                self.slots.add_activity(layer, &parts, activity);
+                self.slots.add_activity(layer, &parts, activity, self.step);
             }
             if grows {
                 self.collected.add(&layer.name, parts);
