@@ -1,6 +1,11 @@
 //! Ticks and labels of axes.
 
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+
 /// Where the labels of an axis are, and what they say.
+#[derive(Clone)]
 pub(super) struct Axis {
     pub low: f64,
     pub high: f64,
@@ -79,6 +84,24 @@ impl Axis {
                 }
             }
         }
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (begin, end): (i32, i32)) -> i32 {
+        let place = (value - self.low) / (self.high - self.low);
+        begin + (place * f64::from(end - begin)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.low..self.high
     }
 }
 

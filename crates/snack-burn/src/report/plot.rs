@@ -1,5 +1,7 @@
 //! Pictures of reports, as SVG. No fonts are needed to draw them; the viewer chooses one.
 
+use std::f64::consts::PI;
+
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -195,10 +197,7 @@ impl Frame {
             .margin_right(24)
             .x_label_area_size(40)
             .y_label_area_size(78)
-            .build_cartesian_2d(
-                (x.low..x.high).with_key_points(x.ticks.clone()),
-                (low..high).with_key_points(y.ticks.clone()),
-            )?;
+            .build_cartesian_2d(x.clone(), y.clone())?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
@@ -225,9 +224,7 @@ impl Frame {
                 // At other points than those of a line that this one may cover.
                 let every = points.len().div_ceil(MARKERS).max(1);
                 let marked = placed().skip(index % every).step_by(every);
-                for point in marked {
-                    chart.draw_series([style.marker(point)])?;
-                }
+                chart.draw_series(marked.map(|at| EmptyElement::at(at) + style.marker()))?;
             }
         }
         Ok(())
@@ -279,16 +276,15 @@ impl Style {
         self.color.stroke_width(self.width)
     }
 
-    fn marker<'a, Coord: Clone + 'a>(&self, at: Coord) -> DynElement<'a, SVGBackend<'a>, Coord> {
-        let filled = self.color.filled();
-        let thick = self.color.stroke_width(2);
-        let here = EmptyElement::at(at);
-        match self.shape {
-            0 => (here + Circle::new((0, 0), 4, filled)).into_dyn(),
-            1 => (here + Rectangle::new([(-4, -4), (4, 4)], filled)).into_dyn(),
-            2 => (here + TriangleMarker::new((0, 0), 6, filled)).into_dyn(),
-            _ => (here + Cross::new((0, 0), 4, thick)).into_dyn(),
-        }
+    /// A triangle, a square, a diamond or nearly a circle, around the origin.
+    fn marker(&self) -> Polygon<(i32, i32)> {
+        let (corners, turn) = [(3, 0.75), (4, 0.5), (4, 0.0), (16, 0.0)][self.shape];
+        let corner = |index: usize| {
+            let angle = 2.0 * PI * (index as f64 + turn) / corners as f64;
+            [angle.cos(), angle.sin()].map(|part| (5.0 * part).round() as i32)
+        };
+        let points: Vec<_> = (0..corners).map(corner).map(|[x, y]| (x, y)).collect();
+        Polygon::new(points, self.color.filled())
     }
 }
 
@@ -305,7 +301,7 @@ fn draw_legend(area: &Area<'_>, lines: &[(String, Vec<(f64, f64)>)]) -> Drawn {
         for dash in dashes {
             area.draw(&dash)?;
         }
-        area.draw(&style.marker((22, y)))?;
+        area.draw(&(EmptyElement::at((22, y)) + style.marker()))?;
         let letters = name.chars().count();
         let name = match letters > MOST_LETTERS {
             true => {
@@ -354,10 +350,7 @@ fn histogram(area: &Area<'_>, title: &str, bars: &[(usize, usize)]) -> Drawn {
         .margin(10)
         .x_label_area_size(34)
         .y_label_area_size(46)
-        .build_cartesian_2d(
-            (x.low..x.high).with_key_points(x.ticks.clone()),
-            (y.low..y.high).with_key_points(y.ticks.clone()),
-        )?;
+        .build_cartesian_2d(x.clone(), y.clone())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -429,7 +422,7 @@ mod tests {
         let reports = reports();
         let svg = density(&reports).unwrap();
         // A marker for the line in the picture and in the legend.
-        assert!(count(&svg, "circle") >= 2, "{svg}");
+        assert!(count(&svg, "polygon") >= 2, "{svg}");
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
         assert!(svg.contains("Density by layer") && svg.contains("density, %"));
         assert!(svg.contains("a&lt;b"), "names are escaped");
@@ -481,7 +474,7 @@ mod tests {
     #[test]
     fn one_report_is_a_point_and_steps_are_whole() {
         let svg = density(&reports()[..1]).unwrap();
-        assert_eq!(count(&svg, "circle"), 2, "a point and its legend: {svg}");
+        assert_eq!(count(&svg, "polygon"), 2, "a point and its legend: {svg}");
         let steps: Vec<_> = texts(&svg)
             .into_iter()
             .filter(|text| *text == "0")
@@ -519,11 +512,17 @@ mod tests {
         let mut later = report.clone();
         later.step = Some(50);
         let svg = density(&[report, later]).unwrap();
-        assert!(count(&svg, "circle") == 3, "two points and a legend: {svg}");
-        assert!(
-            count(&svg, "rect") == 1 + 3,
-            "and squares, on the background: {svg}"
+        assert_eq!(
+            count(&svg, "polygon"),
+            3 + 3,
+            "two points and a legend each"
         );
+        let styles: Vec<_> = (0..4).map(Style::of).collect();
+        for (index, style) in styles.iter().enumerate() {
+            let others = styles[..index].iter();
+            assert!(others.clone().all(|other| other.dash != style.dash));
+            assert!(others.clone().all(|other| other.shape != style.shape));
+        }
         // The legend is beside the picture: its text begins right of the frame.
         assert!(texts(&svg).contains(&"c"));
     }
