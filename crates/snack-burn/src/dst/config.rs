@@ -15,7 +15,8 @@ use super::{
 };
 use crate::tensor::GradientFactors;
 
-/// Configuration of a [`Dst`], from one of the presets below.
+/// Configuration of a [`Dst`], from one of the presets below. The module explains the
+/// [words](crate::dst#words).
 ///
 /// ```
 /// use burn::tensor::Device;

@@ -186,6 +186,8 @@ impl Frame {
         }
         let all = || lines.iter().flat_map(|(_, points)| points);
         let (left, right) = range(all().map(|&(x, _)| x).chain(marks.iter().copied()));
+        // From the first step, unless the lines begin late.
+        let left = if left < 0.3 * right { 0.0 } else { left };
         let x = Axis::whole(left, right.max(left + 1.0), MOST_TICKS);
         let y = self.y_axis(range(all().map(|&(_, y)| y)));
         let (low, high) = (y.low, y.high);
@@ -243,13 +245,25 @@ impl Frame {
     }
 }
 
+/// Colours that are told apart whatever one's sight is (Okabe and Ito, 2008), without the yellow,
+/// which is lost on white.
+const COLORS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+];
+
 /// Letters of a name in a legend; of longer ones the end is shown.
 const MOST_LETTERS: usize = 32;
 
 /// What tells a line from others, also where they coincide.
 #[derive(Clone, Copy)]
 struct Style {
-    color: RGBAColor,
+    color: RGBColor,
     width: u32,
     /// Pixels that are drawn and left out.
     dash: Option<(u32, u32)>,
@@ -260,10 +274,10 @@ impl Style {
     fn of(index: usize) -> Self {
         const DASHES: [Option<(u32, u32)>; 4] = [None, Some((12, 6)), Some((4, 5)), Some((20, 4))];
         Self {
-            color: Palette99::pick(index).to_rgba(),
+            color: COLORS[index % COLORS.len()],
             // What is drawn first is wider than what is drawn over it.
             width: if index.is_multiple_of(DASHES.len()) {
-                4
+                3
             } else {
                 2
             },
@@ -276,12 +290,12 @@ impl Style {
         self.color.stroke_width(self.width)
     }
 
-    /// A triangle, a square, a diamond or nearly a circle, around the origin.
+    /// Nearly a circle, a square, a triangle or a diamond, around the origin.
     fn marker(&self) -> Polygon<(i32, i32)> {
-        let (corners, turn) = [(3, 0.75), (4, 0.5), (4, 0.0), (16, 0.0)][self.shape];
+        let (corners, turn) = [(16, 0.0), (4, 0.5), (3, 0.75), (4, 0.0)][self.shape];
         let corner = |index: usize| {
             let angle = 2.0 * PI * (index as f64 + turn) / corners as f64;
-            [angle.cos(), angle.sin()].map(|part| (5.0 * part).round() as i32)
+            [angle.cos(), angle.sin()].map(|part| (6.0 * part).round() as i32)
         };
         let points: Vec<_> = (0..corners).map(corner).map(|[x, y]| (x, y)).collect();
         Polygon::new(points, self.color.filled())
@@ -366,10 +380,7 @@ fn histogram(area: &Area<'_>, title: &str, bars: &[(usize, usize)]) -> Drawn {
     let bar = |&(begin, end, units): &(usize, usize, usize)| {
         let gap = 0.05 * width as f64;
         let (begin, end) = (begin as f64 - 0.5 + gap, end as f64 + 0.5 - gap);
-        Rectangle::new(
-            [(begin, 0.0), (end, units as f64)],
-            Palette99::pick(0).filled(),
-        )
+        Rectangle::new([(begin, 0.0), (end, units as f64)], COLORS[0].filled())
     };
     chart.draw_series(bins.iter().map(bar))?;
     Ok(())

@@ -244,7 +244,7 @@ fn a_network_that_cannot_be_so_sparse_says_so() {
         message.contains("a sparsity of 99.9 % is infeasible"),
         "{message}"
     );
-    assert!(message.contains("at most 99.18 %"), "{message}");
+    assert!(message.contains("at most 99.1847 %"), "{message}");
     assert_untouched(dir.path());
 }
 
