@@ -169,12 +169,11 @@ fn every_number_is_checked() {
         }
         assert!(change(config, 0.25).init(&net).is_ok(), "{name} 0.25");
     }
-    let counts: [(&str, DstConfig); 5] = [
+    let counts: [(&str, DstConfig); 4] = [
         ("every", set().with_every(0)),
         ("start", set().with_start(9).with_stop(Some(8))),
         ("accumulate", set().with_accumulate(0)),
         ("max_rows", set().with_max_rows(Some(0))),
-        ("scratch_bytes", set().with_scratch_bytes(0)),
     ];
     for (name, config) in counts {
         assert!(config.init(&net).is_err(), "{name}");

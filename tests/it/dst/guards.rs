@@ -167,6 +167,25 @@ fn activity_forgets_steps_that_overflow() {
     assert_eq!(update.skipped, Some(SkipReason::NoGradient));
 }
 
+/// The last step that can be counted, from a state that nobody has reached.
+#[test]
+fn steps_do_not_overflow() {
+    let Some(backend) = flex() else { return };
+    let device = backend.autodiff();
+    for preset in Preset::ALL {
+        let mut net = Chain::new(&device);
+        let mut optim = SgdConfig::new().init();
+        let state = DstState::at_step(u64::MAX - 1);
+        let mut dst = every_step(preset).init_from(&net, state).unwrap();
+        for _ in 0..3 {
+            let grads = gradients(&net, 1.0, &device);
+            net = optim.step(0.01, net, grads);
+            net = dst.step_mut(net, &mut optim);
+            assert_eq!(dst.steps(), u64::MAX, "{preset}");
+        }
+    }
+}
+
 #[test]
 fn a_second_updater_is_told_what_happened() {
     let Some(backend) = flex() else { return };

@@ -70,7 +70,7 @@ pub struct DstConfig {
     pub accumulate: u64,
     /// Rows of a batch that are kept of captured factors, drawn at random; `None` keeps all.
     pub max_rows: Option<usize>,
-    /// Bytes of panels in which the gradient is scanned.
+    /// Bytes of panels in which the gradient is scanned; a panel has one row at least.
     #[config(default = "GradientFactors::SCRATCH")]
     pub scratch_bytes: usize,
     /// How much reachability decides, in `[0, 1]`; see
@@ -362,12 +362,6 @@ impl DstConfig {
         at_least("accumulation", self.accumulate as f64, 1.0, "at least 1")?;
         let rows = self.max_rows.unwrap_or(usize::MAX) as f64;
         at_least("number of captured rows", rows, 1.0, "at least 1")?;
-        at_least(
-            "size of panels in bytes",
-            self.scratch_bytes as f64,
-            1.0,
-            "at least 1",
-        )?;
         method.validate()?;
         self.state.validate()?;
         Ok(Rule {

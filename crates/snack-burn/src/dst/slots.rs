@@ -293,10 +293,15 @@ impl SlotStates {
                 None => more,
             });
         }
-        let Some(sum) = sum.filter(|sum| sum.dims() != [0]) else {
+        let Some(sum) = sum else {
             slots.activity = Some(activity);
             return;
         };
+        if sum.dims() == [0] {
+            slots.activity = Some(activity);
+            slots.measured = Some((step, Tensor::from_data([true], &slots.device)));
+            return;
+        }
         let finite = sum.clone().is_finite().all();
         let counts = finite.clone().expand(activity.shape());
         let added = activity.clone() * rule.decay + sum.abs();

@@ -276,7 +276,7 @@ impl Dst {
         model: M,
         optimizer: &mut ModuleOptimizer,
     ) -> (M, Result<(), DstError>) {
-        self.step += 1;
+        self.step = self.step.saturating_add(1);
         self.last = None;
         self.changes = None;
         if let Err(error) = self.check_clocks(&model, optimizer) {

@@ -44,7 +44,7 @@ impl Dst {
             .any(|rule| {
                 rule.schedule.turnover(self.step).is_some()
                     || rule.captures(self.step)
-                    || rule.captures(self.step + 1)
+                    || rule.captures(self.step.saturating_add(1))
             })
             .then(|| find_layers(model))
     }
