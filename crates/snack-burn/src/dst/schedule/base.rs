@@ -164,7 +164,7 @@ impl Turnover {
     /// if `grow` is negative or not finite.
     pub fn validate(&self) -> Result<(), DstError> {
         check_fraction("drop fraction", self.drop)?;
-        if !self.conserves() && !(self.grow >= 0.0 && self.grow.is_finite()) {
+        if !(self.conserves() || self.grow >= 0.0 && self.grow.is_finite()) {
             return Err(DstError::InvalidParameter {
                 what: "grow fraction",
                 value: self.grow,

@@ -91,8 +91,8 @@ impl Dst {
                     FoundFactors::Finite(_) => Some(true),
                 });
                 let of_activity = measured.get(layer).copied();
-                let answers = [of_factors, of_activity].into_iter().flatten();
-                answers.fold(Some(true), |all, answer| Some(all? && answer?))
+                let mut answers = [of_factors, of_activity].into_iter().flatten();
+                answers.try_fold(true, |all, answer| Some(all && answer?))
             };
             let is_bad = |layer: &&usize| finite(layer) == Some(false);
             if let Some(&layer) = members.iter().find(is_bad) {
