@@ -10,7 +10,7 @@ use burn_pack::{Reader, Scalar, Tensor, Writer};
 use crate::dst::DstState;
 
 /// Version of the layout that this library writes and reads.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const KIND: &str = "snack-burn checkpoint";
 
 const MODEL: &str = "model";
@@ -19,6 +19,9 @@ const DST: &str = "dst";
 const USER: &str = "user";
 
 /// Model, optimizer and topology updater of a training run, and the caller's own state.
+///
+/// The optimizer's state loads into an optimizer of the same kind and with the same groups only:
+/// another kind would silently begin with fresh states for what it does not find.
 ///
 /// Stored as one burnpack container whose tensors `model`, `optimizer`, `dst` and `user` are byte
 /// strings: three nested burnpack containers and a JSON text. Every section carries a checksum.

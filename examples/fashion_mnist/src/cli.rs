@@ -2,7 +2,7 @@ use crate::{
     AllocationChoice, ConfigError, Connections, Dataset, DeviceChoice, EpochRecord, EpochWriter,
     FashionError, Gradient, Init, Loss, Method, OptimizerChoice, Options, Progress, Results,
     RunDir, RunResult, Trainer, learn,
-    output::{counted, grouped},
+    output::{counted, grouped, short},
 };
 use burn::tensor::Device;
 use clap::Parser;
@@ -91,13 +91,14 @@ pub struct Args {
     /// of cuda, metal, rocm, vulkan, wgpu, cpu, flex that is compiled in]
     #[arg(long, value_enum)]
     pub device: Option<DeviceChoice>,
-    /// Train with Burn's Learner and its metrics instead of the plain loop; the numbers are the same
+    /// Train with Burn's Learner and its metrics instead of the plain loop; the numbers agree to about 8
+    /// digits
     #[arg(long)]
     pub learner: bool,
     /// Folder for the results [default: the next free runs/fashion-mnist-NNN]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Replace the results in --out
+    /// Replace the results in --out: all files of earlier runs are removed first, others stay
     #[arg(long, requires = "out")]
     pub overwrite: bool,
     /// Print the results as JSON instead of a table
@@ -193,12 +194,12 @@ impl Args {
     /// Refuses options that have no effect in the runs that `options` describe.
     fn check_effect(&self, options: &Options) -> Result<(), ConfigError> {
         let ignored = |name, value: Option<String>, reason: &str| match value {
-            Some(value) => Err(ConfigError::new(name, value, format!("left out {reason}"))),
+            Some(value) => Err(ConfigError::no_effect(name, value, reason)),
             None => Ok(()),
         };
         let allocation = options.connections.allocation;
-        let epsilon = self.epsilon.map(|value| value.to_string());
-        let sparsity = self.sparsity.map(|value| value.to_string());
+        let epsilon = self.epsilon.map(short);
+        let sparsity = self.sparsity.map(short);
         if allocation.takes_epsilon() {
             let reason = format!("with --allocation {allocation}, which goes by --epsilon");
             ignored("--sparsity", sparsity, &reason)?;
@@ -206,16 +207,18 @@ impl Args {
             let reason = format!("with --allocation {allocation}, which goes by --sparsity");
             ignored("--epsilon", epsilon, &reason)?;
             if self.sparsity.is_none() {
-                let allowed = "with --sparsity, which it distributes";
-                return Err(ConfigError::new("--allocation", allocation, allowed));
+                let message =
+                    format!("--allocation {allocation} needs --sparsity, which it distributes");
+                return Err(ConfigError::other(message));
             }
         }
         if options.loss == Loss::CrossEntropy && options.gradient == Gradient::Published {
-            let allowed = "exact with --loss cross-entropy, which was not published";
-            return Err(ConfigError::new("--gradient", options.gradient, allowed));
+            let message = "--gradient published is not possible with --loss cross-entropy, which \
+                           was not published; leave it out";
+            return Err(ConfigError::other(message));
         }
         if options.optimizer == OptimizerChoice::Adam {
-            let momentum = self.momentum.map(|value| value.to_string());
+            let momentum = self.momentum.map(short);
             ignored(
                 "--momentum",
                 momentum,
@@ -224,11 +227,11 @@ impl Args {
         }
         if self.methods() == [Method::STATIC] {
             let reason = "with --method static, whose topology stays";
-            let drop_fraction = self.drop_fraction.map(|value| value.to_string());
+            let drop_fraction = self.drop_fraction.map(short);
             let update_every = self.update_every.map(|value| value.to_string());
             ignored("--drop-fraction", drop_fraction, reason)?;
             ignored("--update-every", update_every, reason)?;
-            let update_stop = self.update_stop.map(|value| value.to_string());
+            let update_stop = self.update_stop.map(short);
             ignored("--update-stop", update_stop, reason)?;
         }
         Ok(())
@@ -258,20 +261,25 @@ pub fn run(args: &Args) -> Result<Outcome, FashionError> {
         method,
         ..base.clone()
     };
+    let mut warnings = Vec::new();
     for method in args.methods() {
         // Whatever a method refuses, it refuses before anything is written.
         let options = with_method(method);
         options.validate()?;
+        warnings.extend(options.check_updates(options.steps_per_epoch(data.train().len()))?);
         Trainer::new(options, &data, 0, &device)?;
     }
     let dir = match &args.out {
         Some(out) => RunDir::create(out, args.overwrite)?,
         None => RunDir::create_numbered(Path::new(RUNS), PREFIX)?,
     };
-    let mut writer = dir.epochs()?;
+    let writer = dir.epochs()?;
     if !args.quiet {
         for line in introduction(args, &base, &data, &dir) {
             crate::print_err(line);
+        }
+        for warning in warnings {
+            crate::print_err(format_args!("warning: {warning}"));
         }
     }
 
@@ -280,7 +288,7 @@ pub fn run(args: &Args) -> Result<Outcome, FashionError> {
         for seed in args.seeds() {
             let options = with_method(method);
             let folder = dir.run(&format!("{method}-{seed}"))?;
-            let (run, log) = one_run(args, options, &data, seed, &device, &folder, &mut writer)?;
+            let (run, log) = one_run(args, options, &data, seed, &device, &folder, &writer)?;
             RunDir::write_topology(&folder, &run, &log)?;
             runs.push(run);
             // After every run, so that a command that is stopped leaves the finished ones.
@@ -301,27 +309,21 @@ fn one_run(
     seed: u64,
     device: &Device,
     folder: &Path,
-    writer: &mut EpochWriter,
+    writer: &EpochWriter,
 ) -> Result<(RunResult, TopologyLog), FashionError> {
     let (method, epochs) = (options.method, options.epochs);
     let progress = Progress::new(epochs, args.quiet);
     let name = format!("{method} seed {seed}");
+    let writer = writer.clone();
+    let report = move |record: &EpochRecord| writer.write(method, seed, record);
     let done = match args.learner {
         true => {
-            let mut report = |record: &EpochRecord| writer.write(method, seed, record);
-            learn(
-                options,
-                data,
-                seed,
-                device,
-                folder,
-                (&name, progress.clone()),
-                &mut report,
-            )
+            let progress = (name.as_str(), progress.clone());
+            learn(options, data, seed, device, folder, progress, report)
         }
         false => Trainer::new(options, data, seed, device)?.train(&mut |record: &EpochRecord| {
             progress.epoch(&name, record);
-            writer.write(method, seed, record)
+            report(record)
         }),
     };
     progress.finish();

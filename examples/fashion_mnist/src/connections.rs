@@ -1,4 +1,4 @@
-use crate::ConfigError;
+use crate::{ConfigError, output::short};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use snack_burn::dst::{Allocation, DstError, LayerShape};
@@ -100,14 +100,21 @@ impl Connections {
         if self.allocation.takes_epsilon() {
             return match self.epsilon.is_finite() && self.epsilon > 0.0 {
                 true => Ok(()),
-                false => Err(ConfigError::new("--epsilon", self.epsilon, "above 0")),
+                false => {
+                    let allowed = "a finite number above 0";
+                    Err(ConfigError::new("--epsilon", short(self.epsilon), allowed))
+                }
             };
         }
         match (0.0..1.0).contains(&self.sparsity) {
             true => Ok(()),
             false => {
                 let allowed = "at least 0 and below 1";
-                Err(ConfigError::new("--sparsity", self.sparsity, allowed))
+                Err(ConfigError::new(
+                    "--sparsity",
+                    short(self.sparsity),
+                    allowed,
+                ))
             }
         }
     }

@@ -101,6 +101,17 @@ pub enum FashionError {
         source: io::Error,
     },
 
+    /// The results cannot be printed.
+    #[error(
+        "cannot write the results to standard output: {source}; they are in {}", dir.display()
+    )]
+    Output {
+        /// The folder in which the results are.
+        dir: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+
     /// The loss is no longer a number.
     #[error(
         "the loss became {loss} in epoch {epoch} of {method} with seed {seed}; lower \

@@ -1,4 +1,7 @@
-use crate::{ConfigError, OptimizerChoice, Options};
+use crate::{
+    ConfigError, OptimizerChoice, Options,
+    output::{counted, short},
+};
 use clap::{ValueEnum, builder::PossibleValue};
 use serde::{Deserialize, Serialize};
 use snack_burn::{
@@ -68,7 +71,9 @@ impl Method {
             Preset::MestEm => "MEST: magnitude and gradient decide, in stages",
             Preset::MestEms => "MEST with a surplus of connections between updates",
             Preset::Smet => "SMET: SET on a cosine; made for Adam",
-            Preset::Guided => "SET that grows on paths from pixels to classes",
+            Preset::Guided => {
+                "SET that grows on paths from pixels to classes; differs above 99 % sparsity"
+            }
             Preset::Gse => "Guided stochastic exploration: the best of random candidates enter",
             Preset::FixedFanInSet => "SET with equal fan-ins",
             Preset::Srigl => "RigL with equal fan-ins and removal of weak neurons",
@@ -106,7 +111,12 @@ impl Options {
     /// The topology updates of a run.
     pub fn topology(&self, seed: u64, steps_per_epoch: u64) -> DstConfig {
         let steps = self.epochs as u64 * steps_per_epoch;
-        let mut config = self.method.0.config(steps).with_seed(seed);
+        let mut config = match (self.method.0, self.update_every) {
+            // Whose stages end with an update.
+            (Preset::MestEms, Some(every)) => DstConfig::mest_ems_every(steps, every),
+            (preset, _) => preset.config(steps),
+        };
+        config.seed = seed;
         if self.method.goes_by_epochs() {
             // One step into the epoch, so that the test between epochs sees trained connections.
             let start = steps_per_epoch + 1;
@@ -139,12 +149,57 @@ impl Options {
         config
     }
 
+    /// Whether the topology changes in a run of so many steps an epoch.
+    ///
+    /// # Returns
+    ///
+    /// What to tell the user if it does not, though the method would change it in a longer run.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if that is because of an option for its updates.
+    pub fn check_updates(&self, steps_per_epoch: u64) -> Result<Option<String>, ConfigError> {
+        let steps = self.epochs as u64 * steps_per_epoch;
+        let config = self.topology(0, steps_per_epoch);
+        if !self.method.changes() || config.updates_within(steps) > 0 {
+            return Ok(None);
+        }
+        let method = self.method;
+        if self.drop_fraction == Some(0.0) {
+            let reason = "replaces nothing: choose a share above 0, or --method static";
+            return Err(ConfigError::other(format!("--drop-fraction 0 {reason}")));
+        }
+        let given = [
+            self.update_every
+                .map(|every| format!("--update-every {every}")),
+            self.update_stop
+                .map(|share| format!("--update-stop {share}")),
+        ];
+        let given: Vec<String> = given.into_iter().flatten().collect();
+        let run = format!(
+            "this run of {} ({} each)",
+            counted(self.epochs, "epoch"),
+            counted(steps_per_epoch as usize, "step")
+        );
+        match given.is_empty() {
+            false => Err(ConfigError::other(format!(
+                "with {} {method} makes no topology update in {run}: choose a smaller interval, a \
+                 later end or more --epochs",
+                given.join(" and "),
+            ))),
+            true => Ok(Some(format!(
+                "{method} makes no topology update in {run}; it needs more --epochs, or \
+                 --update-every"
+            ))),
+        }
+    }
+
     /// Refuses numbers that the method has no use for.
     pub(crate) fn check_method(&self) -> Result<(), ConfigError> {
         let refuse = |name, value: Option<f64>, reason| match value {
             Some(value) => {
-                let allowed = format!("left out with --method {}, {reason}", self.method);
-                Err(ConfigError::new(name, value, allowed))
+                let reason = format!("with --method {}, {reason}", self.method);
+                Err(ConfigError::no_effect(name, short(value), reason))
             }
             None => Ok(()),
         };
@@ -199,6 +254,45 @@ mod tests {
             ..options
         };
         assert_eq!(options.topology(0, 50).stop, Some(10_000));
+    }
+
+    #[test]
+    fn runs_without_updates_are_noticed() {
+        let checked = |preset, epochs, change: fn(&mut Options)| {
+            let mut options = Options {
+                epochs,
+                ..options(preset)
+            };
+            change(&mut options);
+            let checked = options.check_updates(50);
+            checked.map_err(|error| error.to_string())
+        };
+        let nothing = |_: &mut Options| {};
+        assert_eq!(checked(Preset::SetOriginal, 2, nothing), Ok(None));
+        assert_eq!(checked(Preset::Static, 1, nothing), Ok(None));
+        let warning = checked(Preset::SetOriginal, 1, nothing).unwrap().unwrap();
+        assert_eq!(
+            warning,
+            "set-original makes no topology update in this run of 1 epoch (50 steps each); it needs \
+             more --epochs, or --update-every"
+        );
+        for preset in Preset::ALL {
+            let late = checked(preset, 2, |o| o.update_every = Some(101));
+            match preset {
+                Preset::Static => assert_eq!(late, Ok(None)),
+                _ => {
+                    let error = late.unwrap_err();
+                    assert!(error.starts_with("with --update-every 101 "), "{error}");
+                }
+            }
+        }
+        let zero = checked(Preset::Rigl, 400, |o| o.drop_fraction = Some(0.0));
+        assert!(
+            zero.unwrap_err()
+                .starts_with("--drop-fraction 0 replaces nothing")
+        );
+        let early = checked(Preset::Rigl, 2, |o| o.update_stop = Some(0.001));
+        assert!(early.unwrap_err().contains("--update-stop 0.001"));
     }
 
     #[test]

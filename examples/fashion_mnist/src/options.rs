@@ -1,29 +1,38 @@
+use crate::output::short;
 use crate::{CLASSES, Connections, DeviceChoice, Gradient, Loss, Method, OptimizerChoice};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use snack_burn::dst::DstError;
 use thiserror::Error;
 
-/// An option with a value that is not allowed.
+/// An option that cannot be as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{name} is {value}, but must be {allowed}")]
+#[error("{message}")]
 pub struct ConfigError {
-    name: &'static str,
-    value: String,
-    allowed: String,
+    message: String,
 }
 
 impl ConfigError {
-    /// Names an option, its value and what is allowed.
-    pub fn new(
-        name: &'static str,
+    /// Names an option, its value and what is allowed, as in "at least 1".
+    pub fn new(name: &str, value: impl core::fmt::Display, allowed: impl Into<String>) -> Self {
+        Self::other(format!("{name} is {value}, but must be {}", allowed.into()))
+    }
+
+    /// Names an option that nothing looks at, and why, as in "with --method static".
+    pub fn no_effect(
+        name: &str,
         value: impl core::fmt::Display,
-        allowed: impl Into<String>,
+        reason: impl core::fmt::Display,
     ) -> Self {
+        Self::other(format!(
+            "{name} {value} has no effect {reason}; leave it out"
+        ))
+    }
+
+    /// Says what is wrong in words of its own.
+    pub fn other(message: impl Into<String>) -> Self {
         Self {
-            name,
-            value: value.to_string(),
-            allowed: allowed.into(),
+            message: message.into(),
         }
     }
 }
@@ -189,7 +198,7 @@ impl Options {
             ),
         ];
         match numbers.into_iter().find(|(_, _, valid, _)| !valid) {
-            Some((name, value, _, allowed)) => Err(ConfigError::new(name, value, allowed)),
+            Some((name, value, _, allowed)) => Err(ConfigError::new(name, short(value), allowed)),
             None => Ok(()),
         }
     }
@@ -256,7 +265,15 @@ mod tests {
             ),
             (
                 message(|o| o.connections.epsilon = 0.0),
-                "--epsilon is 0, but must be above 0",
+                "--epsilon is 0, but must be a finite number above 0",
+            ),
+            (
+                message(|o| o.connections.epsilon = f64::INFINITY),
+                "--epsilon is inf, but must be a finite number above 0",
+            ),
+            (
+                message(|o| o.learning_rate = 1e30),
+                "--learning-rate is 1e30, but must be above 0 and at most 100",
             ),
             (
                 message(|o| o.learning_rate = f64::NAN),

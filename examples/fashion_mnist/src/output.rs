@@ -1,9 +1,17 @@
 use core::fmt::Display;
 use std::io::{self, Write};
 
-/// Prints a line on standard output. A closed one is no reason to end a run.
-pub fn print_out(text: impl Display) {
-    writeln!(io::stdout(), "{text}").ok();
+/// Prints a line on standard output. A closed pipe is no fault: whoever read it has seen enough.
+///
+/// # Errors
+///
+/// Any other failure to write, such as a full disk.
+pub fn print_out(text: impl Display) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
 }
 
 /// Prints a line on standard error. A closed one is no reason to end a run.
@@ -14,7 +22,7 @@ pub fn print_err(text: impl Display) {
 /// A number and what it counts, as in `1 seed` or `2 seeds`.
 pub(crate) fn counted(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
+    format!("{} {noun}{plural}", grouped(number as u64))
 }
 
 /// A number with its thousands set apart, as in `1,234,567`.
@@ -28,6 +36,16 @@ pub(crate) fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A number without long rows of digits.
+pub(crate) fn short(value: f64) -> String {
+    match value.abs() {
+        size if size.is_finite() && size != 0.0 && !(1e-4..1e7).contains(&size) => {
+            format!("{value:e}")
+        }
+        _ => value.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -44,5 +62,8 @@ mod tests {
             (counted(1, "seed"), counted(0, "seed")),
             ("1 seed".into(), "0 seeds".into())
         );
+        assert_eq!(counted(24_449, "step"), "24,449 steps");
+        let numbers = [0.0, 0.05, 13.0, 1e30, 1e-9, f64::INFINITY].map(short);
+        assert_eq!(numbers, ["0", "0.05", "13", "1e30", "1e-9", "inf"]);
     }
 }

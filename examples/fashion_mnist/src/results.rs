@@ -1,4 +1,7 @@
-use crate::{DatasetId, Method, Mlp, Options, Stats, output::grouped};
+use crate::{
+    DatasetId, Method, Mlp, Options, Stats,
+    output::{counted, grouped},
+};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 use snack_burn::report::TopologyLog;
@@ -173,10 +176,10 @@ impl fmt::Display for Results {
         let optional = |share: Option<f64>| share.map_or("-".into(), percent);
         writeln!(
             f,
-            "{} training and {} test images, {} epochs; accuracies in %",
+            "{} training and {} test images, {}; accuracies in %",
             grouped(self.data.train as u64),
             grouped(self.data.test as u64),
-            self.options.epochs
+            counted(self.options.epochs, "epoch")
         )?;
         writeln!(
             f,

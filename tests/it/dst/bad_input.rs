@@ -96,6 +96,112 @@ fn settings_out_of_range_are_named() {
     }
 }
 
+/// Every number of a configuration, one by one: far outside, just outside, and no number.
+#[test]
+fn every_number_is_checked() {
+    use snack_burn::dst::{ActivityConfig, Anneal, CandidateLaw, PruneConfig, SpecialConfig};
+    use snack_burn::dst::{FreshValue, StatePolicy};
+    let net = layer(&Device::default());
+    type Change = fn(DstConfig, f64) -> DstConfig;
+    let set = DstConfig::set;
+    let ended = || DstConfig::set().with_stop(Some(1000));
+    let below_one = [-0.1, 1.0, 1e30];
+    let share = [-0.1, 1.1, -1e30];
+    let positive = [-0.1, -1e30, f64::INFINITY];
+    let cases: Vec<(&str, DstConfig, [f64; 3], Change)> = vec![
+        ("drop_fraction", set(), below_one, |c, x| {
+            c.with_drop_fraction(x)
+        }),
+        ("floor", ended(), below_one, |c, floor| {
+            c.with_anneal(Anneal::CosineFloor { floor })
+        }),
+        ("exponent", ended(), positive, |c, exponent| {
+            c.with_anneal(Anneal::Power { exponent })
+        }),
+        ("lambda", set(), positive, |c, x| {
+            let lambda = x as f32;
+            c.with_prune(PruneConfig::MagnitudePlusGradient { lambda })
+        }),
+        ("decay", DstConfig::dadp(), share, |c, x| {
+            c.with_prune(PruneConfig::Activity(ActivityConfig {
+                decay: x as f32,
+                per_sample: true,
+            }))
+        }),
+        ("candidates", set(), positive, |c, candidates| {
+            c.with_grow(GrowConfig::Sampled {
+                law: CandidateLaw::Uniform,
+                candidates,
+            })
+        }),
+        ("ablation", set(), share, |c, x| {
+            c.with_special(Some(SpecialConfig::SRigL { ablation: Some(x) }))
+        }),
+        ("std", set(), positive, |c, std| {
+            c.with_fresh(FreshValue::Normal { std })
+        }),
+        ("gain", set(), positive, |c, gain| {
+            c.with_fresh(FreshValue::KeepIfReturned(Box::new(FreshValue::Uniform {
+                gain,
+            })))
+        }),
+        ("c", set(), positive, |c, x| {
+            c.with_state(StatePolicy::GradientSeed { c: x as f32 })
+        }),
+        ("guidance", set(), share, |c, x| c.with_guidance(Some(x))),
+    ];
+    for (name, config, numbers, change) in cases {
+        for number in numbers.into_iter().chain([f64::NAN]) {
+            for config in [
+                config.clone(),
+                // A field that the rule does not look at.
+                config.clone().with_special(Some(SpecialConfig::SignFlip)),
+            ] {
+                let result = change(config, number).init(&net).map(|_| ());
+                assert!(
+                    matches!(
+                        result,
+                        Err(DstError::InvalidParameter { .. } | DstError::InvalidFraction { .. })
+                    ),
+                    "{name} {number}: {result:?}"
+                );
+            }
+        }
+        assert!(change(config, 0.25).init(&net).is_ok(), "{name} 0.25");
+    }
+    let counts: [(&str, DstConfig); 4] = [
+        ("every", set().with_every(0)),
+        ("start", set().with_start(9).with_stop(Some(8))),
+        ("accumulate", set().with_accumulate(0)),
+        ("max_rows", set().with_max_rows(Some(0))),
+    ];
+    for (name, config) in counts {
+        assert!(config.init(&net).is_err(), "{name}");
+        let unused = config.with_special(Some(SpecialConfig::Static));
+        assert!(unused.init(&net).is_err(), "{name}, static");
+    }
+    // Pieces of a composition of one's own.
+    for method in [
+        Composed::new(
+            snack_burn::dst::MagnitudePlusGradient { lambda: f32::NAN },
+            Uniform,
+        ),
+        Composed {
+            guidance: Some(f64::NAN),
+            ..Composed::new(Magnitude, Uniform)
+        },
+        Composed::new(
+            Magnitude,
+            snack_burn::dst::Sampled {
+                law: CandidateLaw::GraBo,
+                candidates: -1.0,
+            },
+        ),
+    ] {
+        assert!(set().rule_of(method).is_err());
+    }
+}
+
 #[test]
 fn models_without_sparse_layers_are_refused() {
     let device = Device::default();
@@ -114,7 +220,7 @@ fn models_without_sparse_layers_are_refused() {
     let error = error.map(|_| ()).unwrap_err().to_string();
     assert_eq!(
         error,
-        "none of the 3 sparse layers is rewired, the first is `first`"
+        "no sparse layer of the model is rewired, the first of 3 is `first`"
     );
 }
 
@@ -127,10 +233,13 @@ fn infeasible_densities_name_what_is_feasible() {
     ];
     let error = Allocation::erk(0.1).slots(&layers).unwrap_err().to_string();
     assert!(
-        error.contains("density 0.1 is infeasible, expected at least 0.1668"),
+        error.contains("a sparsity of 90 % is infeasible for these layers, expected at most 83."),
         "{error}"
     );
-    assert!(error.contains("a sparsity of at most 0.833"), "{error}");
+    assert!(
+        error.contains("(a density of 0.1, expected at least 0.1669)"),
+        "{error}"
+    );
 }
 
 /// A criterion with one fault.
@@ -270,16 +379,23 @@ fn another_model_is_refused() {
     let mut optim = SgdConfig::new().init();
     let (_, result) = dst.try_step(layer(&device), &mut optim);
     let error = result.unwrap_err().to_string();
-    assert!(error.contains("there is no layer ``"), "{error}");
+    assert!(error.contains("there is no layer `(model)`"), "{error}");
     let (net, result) = dst.try_step(Net::new([100, 201, 50], 1, &device), &mut optim);
     let error = result.unwrap_err().to_string();
     assert!(
-        error.contains("`blocks.0` has 200 slots, expected 201"),
+        error.contains("layer `blocks.0` was changed by something else")
+            && error.contains("it has 201 connections, expected 200;"),
         "{error}"
     );
     assert_eq!(net.blocks[0].nnz(), 201);
+    // As many connections, but others.
     let (net, result) = dst.try_step(Net::new([100, 200, 50], 9, &device), &mut optim);
-    result.unwrap();
+    let error = result.unwrap_err().to_string();
+    assert!(
+        error.contains("layer `first` was changed by something else")
+            && error.contains("it has 100 connections, expected 100 at the same coordinates"),
+        "{error}"
+    );
     assert_eq!(net.first.nnz(), 100);
 }
 

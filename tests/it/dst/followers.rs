@@ -227,10 +227,13 @@ fn a_handle_is_the_same_updater() {
         a = plain.step_mut(a, &mut optims[0]);
         b = handle.step(b, &mut optims[1]);
         assert_eq!(a.patterns(), b.patterns());
-        assert_eq!(shared.state(), DstState::at_step(step));
+        assert_eq!((shared.steps(), shared.skipped()), (step, 0));
+        assert_eq!(shared.state(), plain.state());
         assert_eq!(shared.last_update(), plain.last_update().cloned());
     }
     assert_eq!(shared.lock().steps(), 4);
+    assert_eq!(shared.rewired(), plain.rewired());
+    assert_ne!(shared.state(), DstState::at_step(4));
     assert!(optims.iter().all(|optim| optim.to_record().is_empty()));
 }
 

@@ -4,6 +4,7 @@ mod bad_input;
 mod capture;
 mod followers;
 mod groups;
+mod guards;
 #[cfg(feature = "train")]
 mod learner;
 mod presets;

@@ -260,6 +260,100 @@ fn the_surplus_of_mest_comes_and_goes() {
     assert_eq!(counts, expected);
 }
 
+/// Layers without room for the surplus: it is as large as fits, and goes to the last connection,
+/// also in runs so short that stages fall together, at intervals that do not divide the run, and
+/// where the run was interrupted.
+#[test]
+fn a_surplus_without_room_goes_too() {
+    let Some(backend) = flex() else { return };
+    let device = backend.autodiff();
+    let chain = || {
+        let layer = |(index, nnz)| {
+            SparseLinearConfig::new(WIDTH, WIDTH)
+                .with_nnz(Some(nnz))
+                .with_seed(Some(index))
+                .init(&device)
+        };
+        // Of 144 coordinates: 90 %, 2/3, all, all but one, one.
+        Chain {
+            layers: (0..).zip([130, 96, 144, 143, 1]).map(layer).collect(),
+        }
+    };
+    let counts = |net: &Chain| net.patterns().iter().map(Pattern::nnz).collect::<Vec<_>>();
+    let cases = [
+        (DstConfig::mest_ems(160), 160),
+        (DstConfig::mest_ems(33), 33),
+        (DstConfig::mest_ems_every(160, 7), 160),
+        (DstConfig::mest_ems_every(160, 100), 160),
+    ];
+    let short = (0..12).map(|steps| (DstConfig::mest_ems(steps), steps));
+    for (config, steps) in cases.into_iter().chain(short) {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let mut net = chain();
+        let mut optim = AdamWConfig::new().init();
+        let mut dst = config.init(&net).unwrap();
+        let mut most = counts(&net);
+        for step in 0..steps {
+            (_, net, _) = train(net, &mut optim, &mut dst, &mut rng);
+            let now = counts(&net);
+            assert!(
+                now.iter()
+                    .zip([130, 96, 144, 143, 1])
+                    .all(|(now, begun)| *now >= begun)
+            );
+            most = most.into_iter().zip(now).map(|(a, b)| a.max(b)).collect();
+            if step == steps / 2 {
+                let state = DstState::from_bytes(dst.state().to_bytes().unwrap()).unwrap();
+                dst = config.init_from(&net, state).unwrap();
+            }
+        }
+        assert_eq!(counts(&net), [130, 96, 144, 143, 1], "{config:?}");
+        if steps == 160 && config.updates_within(160) > 2 {
+            assert_eq!(most, [144, 144, 144, 144, 2], "{config:?}");
+        }
+    }
+}
+
+/// A preset for a run of any length is accepted, and can update in it.
+#[test]
+fn presets_update_in_short_runs() {
+    let Some(backend) = flex() else { return };
+    let net = Chain::new(&backend.autodiff());
+    for preset in Preset::ALL {
+        for steps in [0, 1, 2, 5, 10, 100, 1000, 20_000, u64::MAX] {
+            let config = preset.config(steps);
+            config.init(&net).unwrap();
+            let updates = config.updates_within(steps);
+            match preset {
+                Preset::Static => assert_eq!(updates, 0),
+                _ if steps >= 10 => assert!(updates >= 2, "{preset} in {steps}: {updates}"),
+                _ => {}
+            }
+        }
+    }
+    // The published intervals in long runs.
+    let every = |config: DstConfig| config.every;
+    assert_eq!(every(DstConfig::rigl(20_000)), 100);
+    assert_eq!(every(DstConfig::rigl_itop(20_000)), 4000);
+    assert_eq!(every(DstConfig::set_itop(20_000)), 1500);
+    assert_eq!(every(DstConfig::gse(20_000)), 1000);
+    assert_eq!(every(DstConfig::gse(1000)), 120);
+    // What is counted is what happens.
+    for preset in Preset::ALL {
+        let config = preset.config(160);
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mut net = Chain::new(&backend.autodiff());
+        let mut optim = LocalClockAdamConfig::new().init();
+        let mut dst = config.init(&net).unwrap();
+        let mut updates = 0;
+        for _ in 0..160 {
+            (_, net, _) = train(net, &mut optim, &mut dst, &mut rng);
+            updates += u64::from(dst.last_update().is_some());
+        }
+        assert_eq!(config.updates_within(160), updates, "{preset}");
+    }
+}
+
 #[test]
 fn names_are_read_back() {
     for preset in Preset::ALL {

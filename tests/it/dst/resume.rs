@@ -116,7 +116,7 @@ fn older_checkpoints_are_refused() {
         .unwrap();
     let error = Checkpoint::load(&path).map(|_| ()).unwrap_err().to_string();
     assert!(
-        error.contains("old.checkpoint` has version 1, this library reads version 2"),
+        error.contains("old.checkpoint` has version 1, this library reads version 3"),
         "{error}"
     );
 }
@@ -142,4 +142,53 @@ fn the_state_of_another_model_is_refused() {
         error.to_string(),
         "the saved state of layer `layers.1` has 48 slots, expected 5"
     );
+}
+
+/// As many connections at other coordinates, a layer more, a rule that keeps other things: a state
+/// that keeps nothing for its connections is refused like any other.
+#[test]
+fn the_state_of_another_pattern_or_rule_is_refused() {
+    let Some(backend) = flex() else { return };
+    let device = backend.autodiff();
+    let net = Chain::new(&device);
+    let config = DstConfig::set();
+    let state = config.init(&net).unwrap().state();
+    let read = DstState::from_bytes(state.to_bytes().unwrap()).unwrap();
+    assert_eq!(read, state);
+    let refused = |config: &DstConfig, net: &Chain| {
+        let result = config.init_from(net, state.clone());
+        result.map(|_| ()).unwrap_err().to_string()
+    };
+
+    let mut other = Chain::new(&device);
+    other.layers[1] = SparseLinearConfig::new(12, 12)
+        .with_nnz(Some(48))
+        .with_seed(Some(77))
+        .init(&device);
+    assert_eq!(
+        refused(&config, &other),
+        "the saved state of layer `layers.1` belongs to other coordinates than the model has; \
+         load the model that was saved with it"
+    );
+    let mut longer = Chain::new(&device);
+    longer
+        .layers
+        .push(SparseLinearConfig::new(12, 12).init(&device));
+    assert_eq!(
+        refused(&config, &longer),
+        "the saved state has no layer `layers.3`, which the model has"
+    );
+    for (preset, uses) in [
+        (Preset::Rigl, "the factors of the gradient"),
+        (Preset::Dadp, "activity"),
+        (Preset::DeepR, "signs"),
+        (Preset::Guided, "reachability"),
+    ] {
+        let error = refused(&preset.config(100), &net);
+        let expected = format!("is that of a rule that uses values only, this one uses {uses};");
+        assert!(error.contains(&expected), "{preset}: {error}");
+        // A state of no particular rule is for any.
+        let begun = preset.config(100).init_from(&net, DstState::at_step(7));
+        assert_eq!(begun.unwrap().steps(), 7);
+    }
 }

@@ -412,8 +412,8 @@ mod tests {
             },
         ] {
             let error = allocation.slots(&layers).unwrap_err();
-            let text = "density 0.3 is infeasible, expected at least 0.50005 \
-                        (a sparsity of at most 0.49995)";
+            let text = "a sparsity of 70 % is infeasible for these layers, expected at most \
+                        49.99 % (a density of 0.3, expected at least 0.5001)";
             assert_eq!(error.to_string(), text);
         }
         assert_eq!(Allocation::erk(0.50005).slots(&layers), Ok(vec![10_000, 1]));

@@ -15,7 +15,8 @@ use super::{
 };
 use crate::tensor::GradientFactors;
 
-/// Configuration of a [`Dst`], from one of the presets below.
+/// Configuration of a [`Dst`], from one of the presets below. The module explains the
+/// [words](crate::dst#words).
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -69,7 +70,7 @@ pub struct DstConfig {
     pub accumulate: u64,
     /// Rows of a batch that are kept of captured factors, drawn at random; `None` keeps all.
     pub max_rows: Option<usize>,
-    /// Bytes of panels in which the gradient is scanned.
+    /// Bytes of panels in which the gradient is scanned; a panel has one row at least.
     #[config(default = "GradientFactors::SCRATCH")]
     pub scratch_bytes: usize,
     /// How much reachability decides, in `[0, 1]`; see
@@ -118,10 +119,23 @@ pub enum SpecialConfig {
 /// How activity scores are accumulated.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ActivityConfig {
-    /// What is left of a score after a step, in `[0, 1]`.
+    /// What is left of a score after a step, in `[0, 1]`; 1 forgets nothing.
     pub decay: f32,
     /// What a step adds: `sum_b |x g|` if true, else `|sum_b x g|`, the gradient's magnitude.
     pub per_sample: bool,
+}
+
+impl ActivityConfig {
+    fn validate(&self) -> Result<(), DstError> {
+        match (0.0..=1.0).contains(&self.decay) {
+            true => Ok(()),
+            false => Err(DstError::InvalidParameter {
+                what: "decay of activity",
+                value: f64::from(self.decay),
+                expected: "a number in [0, 1]",
+            }),
+        }
+    }
 }
 
 /// Which connections enter.
@@ -173,8 +187,8 @@ impl DstConfig {
     /// # Errors
     ///
     /// A drop fraction outside `[0, 1)`, an interval of 0, a stop before the start, an annealed
-    /// schedule without a stop, other numbers out of range, pieces that exclude each other, or a
-    /// model without sparse layers.
+    /// schedule without a stop, other numbers out of range (whether or not the rule looks at them),
+    /// pieces that exclude each other, a model without sparse layers, or one with tied layers.
     pub fn init<M: Module>(&self, model: &M) -> Result<Dst, DstError> {
         self.init_from(model, DstState::default())
     }
@@ -184,7 +198,8 @@ impl DstConfig {
     ///
     /// # Errors
     ///
-    /// As [`init`](Self::init), and if the state belongs to a model of other layers.
+    /// As [`init`](Self::init), and if the state belongs to other layers, to other coordinates, or
+    /// to a rule that keeps or looks at other things. [`DstState::at_step`] is a state for any rule.
     pub fn init_from<M: Module>(&self, model: &M, state: DstState) -> Result<Dst, DstError> {
         Dst::new(model, self.rule()?, self.seed, state)
     }
@@ -196,7 +211,7 @@ impl DstConfig {
     ///
     /// # Errors
     ///
-    /// As [`init_from`](Self::init_from).
+    /// As [`init_from`](Self::init_from), and if a group matches no sparse layer.
     pub fn init_groups<M: Module>(
         &self,
         model: &M,
@@ -216,6 +231,7 @@ impl DstConfig {
     ///
     /// As [`init`](Self::init).
     pub fn rule(&self) -> Result<Rule, DstError> {
+        self.validate_unused()?;
         match self.special {
             Some(SpecialConfig::Static) => {
                 let never = Staircase {
@@ -231,17 +247,19 @@ impl DstConfig {
             Some(SpecialConfig::SignFlip) => return self.rule_of(SignFlip),
             None => {}
         }
-        if let GrowConfig::Sampled { candidates, .. } = self.grow {
-            if self.scope == Scope::Row {
-                let what = "sampled growth has no quotas per row, use the whole gradient";
+        if self.scope == Scope::Row {
+            let what = match self.grow {
+                GrowConfig::Sampled { .. } => {
+                    "sampled growth has no quotas per row, use the whole gradient"
+                }
+                _ if self.any_schedule().counts_from_initial() => {
+                    "a surplus over the initial connections has no quotas per row, use the scope \
+                     of the layer"
+                }
+                _ => "",
+            };
+            if !what.is_empty() {
                 return Err(DstError::Incompatible { what });
-            }
-            if !(candidates >= 0.0 && candidates.is_finite()) {
-                return Err(DstError::InvalidParameter {
-                    what: "number of candidates",
-                    value: candidates,
-                    expected: "a finite number of at least 0",
-                });
             }
         }
         let prune: Box<dyn Prune> = match self.prune {
@@ -272,6 +290,59 @@ impl DstConfig {
         self.rule_of(method)
     }
 
+    /// The number of updates in a run of so many optimizer steps; 0 where the first would come later,
+    /// where nothing is to be replaced, and for a static topology.
+    ///
+    /// ```
+    /// use snack_burn::prelude::*;
+    ///
+    /// assert_eq!(DstConfig::set().updates_within(1000), 10);
+    /// assert_eq!(DstConfig::set().updates_within(99), 0);
+    /// assert_eq!(DstConfig::static_pattern().updates_within(1000), 0);
+    /// ```
+    pub fn updates_within(&self, steps: u64) -> u64 {
+        match self.special {
+            Some(SpecialConfig::Static) => 0,
+            _ => self.any_schedule().updates_within(steps),
+        }
+    }
+
+    /// Refuses numbers out of range whether or not the rule looks at them, so that a slip is found
+    /// before the day that it is looked at.
+    fn validate_unused(&self) -> Result<(), DstError> {
+        let fields = Self {
+            schedule: None,
+            ..self.clone()
+        };
+        match fields.any_schedule().validate() {
+            // Only a schedule that is used must know its end.
+            Err(DstError::MissingStop { .. }) | Ok(()) => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(SpecialConfig::SRigL { ablation }) = self.special {
+            SRigL::new(ablation)?;
+        }
+        if let PruneConfig::MagnitudePlusGradient { lambda } = self.prune {
+            MagnitudePlusGradient { lambda }.validate()?;
+        }
+        if let PruneConfig::Activity(activity) = self.prune {
+            activity.validate()?;
+        }
+        if let GrowConfig::Sampled { law, candidates } = self.grow {
+            Sampled { law, candidates }.validate()?;
+        }
+        if let Some(guidance) = self.guidance
+            && !(0.0..=1.0).contains(&guidance)
+        {
+            return Err(DstError::InvalidParameter {
+                what: "guidance",
+                value: guidance,
+                expected: "a number in [0, 1]",
+            });
+        }
+        self.fresh.validate()
+    }
+
     /// As [`rule`](Self::rule), with a method of one's own in the place of the pieces.
     ///
     /// # Errors
@@ -291,19 +362,7 @@ impl DstConfig {
         at_least("accumulation", self.accumulate as f64, 1.0, "at least 1")?;
         let rows = self.max_rows.unwrap_or(usize::MAX) as f64;
         at_least("number of captured rows", rows, 1.0, "at least 1")?;
-        let guidance = self.guidance.unwrap_or(0.0);
-        if !(0.0..=1.0).contains(&guidance) {
-            return Err(DstError::InvalidParameter {
-                what: "guidance",
-                value: guidance,
-                expected: "a number in [0, 1]",
-            });
-        }
-        if self.guidance.is_some() && self.scope == Scope::Row {
-            let what = "reachability cannot guide quotas per row, use the scope of the layer";
-            return Err(DstError::Incompatible { what });
-        }
-        self.fresh.validate()?;
+        method.validate()?;
         self.state.validate()?;
         Ok(Rule {
             method: Box::new(method),

@@ -45,7 +45,7 @@ impl<M: Module + TrainStep> TrainStep for Rewiring<M> {
 
     fn step(&self, item: Self::Input) -> TrainOutput<Self::Output> {
         // Workers of several devices train forks.
-        self.dst.lock().listen_to(&self.model);
+        self.dst.listen_to(&self.model);
         TrainStep::step(&self.model, item)
     }
 

@@ -26,6 +26,15 @@ pub trait Method: Send + Sync {
         turnover: Turnover,
         random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError>;
+
+    /// Refuses numbers out of range, before anything is updated.
+    ///
+    /// # Errors
+    ///
+    /// The first that is.
+    fn validate(&self) -> Result<(), DstError> {
+        Ok(())
+    }
 }
 
 impl Method for Box<dyn Method> {
@@ -40,6 +49,10 @@ impl Method for Box<dyn Method> {
         random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError> {
         (**self).plan(net, turnover, random)
+    }
+
+    fn validate(&self) -> Result<(), DstError> {
+        (**self).validate()
     }
 }
 

@@ -16,7 +16,9 @@ use super::{
 /// Rules with the defaults of their papers, where those are known; all numbers can be changed by
 /// `with_...` methods. How many connections the layers have, and where, is decided when the layers
 /// are made: [`Allocation`](super::Allocation) and [`Profile`](super::Profile) give what the papers
-/// start from. `steps` is the length of the run in optimizer steps.
+/// start from. `steps` is the length of the run in optimizer steps. The published intervals are
+/// those of long runs: where `steps` is given, an interval is at most a fifth of the steps in which
+/// there may be updates. [`updates_within`](Self::updates_within) says how many updates a run has.
 ///
 /// Three published methods are out of scope. HASTE shares one list of inputs among groups of
 /// neurons, which is another layer than `SparseLinear`. GNAP and BARTER change the numbers of
@@ -68,6 +70,7 @@ impl DstConfig {
             .with_grow(GrowConfig::GradientTopK)
             .with_fresh(FreshValue::KeepIfReturned(Box::new(FreshValue::Zero)))
             .with_anneal(Anneal::Cosine)
+            .with_every(interval(100, part(steps, 0.75)))
             .with_stop(Some(part(steps, 0.75)))
     }
 
@@ -87,7 +90,7 @@ impl DstConfig {
         Self::new()
             .with_drop_fraction(0.5)
             .with_anneal(Anneal::CosineFloor { floor: 0.005 })
-            .with_every(every)
+            .with_every(interval(every, steps))
             .with_stop(Some(steps))
     }
 
@@ -97,44 +100,42 @@ impl DstConfig {
     /// coordinates at a density of 10 %. The weight of the gradient is ours; the released scripts
     /// use magnitudes alone.
     pub fn mest_em(steps: u64) -> Self {
-        let timing = Timing::every(part(steps, 5.0 / 160.0));
-        let stage = |share, turnover| Stage {
-            until: part(steps, share),
-            turnover,
-        };
+        let shares = [(90.0 / 160.0, 0.5), (120.0 / 160.0, 0.25)];
         Self::mest(Staircase {
-            stages: vec![
-                stage(90.0 / 160.0, Turnover::replace(0.5)),
-                stage(120.0 / 160.0, Turnover::replace(0.25)),
-            ],
-            timing,
+            stages: stages(
+                shares.map(|(share, turnover)| (part(steps, share), Turnover::replace(turnover))),
+            ),
+            timing: Timing::every(part(steps, 5.0 / 160.0)),
         })
     }
 
     /// MEST with elastic mutation and a soft memory bound (Yuan et al., 2021): as
     /// [`mest_em`](Self::mest_em), but the first update only grows, and the surplus of a half and
     /// then of a quarter is trained between updates, so that newcomers compete with trained
-    /// connections. The layers need memory for one and a half times their connections. After
-    /// 120/160 of the run they are back at the initial number, to within rounding.
+    /// connections. The layers need memory for one and a half times their connections, or for all
+    /// their coordinates where those are fewer. After 120/160 of the run every layer is back at the
+    /// number of connections with which the updater was made, exactly. A run too short for two
+    /// updates has none.
     pub fn mest_ems(steps: u64) -> Self {
-        let every = part(steps, 5.0 / 160.0);
+        Self::mest_ems_every(steps, part(steps, 5.0 / 160.0))
+    }
+
+    /// As [`mest_ems`](Self::mest_ems) with another number of steps between updates, to which the
+    /// ends of its stages are rounded down.
+    pub fn mest_ems_every(steps: u64, every: u64) -> Self {
+        let every = every.max(1);
         let update_before = |share: f64| part(steps, share) / every * every;
         let (first, second) = (update_before(90.0 / 160.0), update_before(120.0 / 160.0));
-        let stages = [
-            (every, Turnover::new(0.0, 0.5)),
-            (first.saturating_sub(every), Turnover::replace(1.0 / 3.0)),
-            (first, Turnover::new(1.0 / 3.0, 1.0 / 6.0)),
-            (second.saturating_sub(every), Turnover::replace(0.2)),
-            (second, Turnover::new(0.2, 0.0)),
+        let list = [
+            (first.saturating_sub(every), Turnover::surplus(0.5)),
+            (second.saturating_sub(every), Turnover::surplus(0.25)),
+            (second, Turnover::surplus(0.0)),
         ];
-        let mut list: Vec<Stage> = Vec::new();
-        for (until, turnover) in stages {
-            if list.last().is_none_or(|last| until > last.until) {
-                list.push(Stage { until, turnover });
-            }
-        }
         Self::mest(Staircase {
-            stages: list,
+            stages: match second > every {
+                true => stages(list),
+                false => Vec::new(),
+            },
             timing: Timing::every(every),
         })
     }
@@ -154,12 +155,14 @@ impl DstConfig {
         Self::new()
             .with_drop_fraction(0.2)
             .with_anneal(Anneal::CosineFloor { floor: 0.005 })
+            .with_every(interval(100, steps))
             .with_stop(Some(steps))
             .with_state(StatePolicy::LocalClock)
     }
 
     /// SET guided by reachability (2026): connections on no path from the inputs to the outputs
-    /// leave first, and new ones are drawn where they lie on one. For sparsities of 99 % and above;
+    /// leave first, and new ones are drawn where they lie on one. Below a sparsity of 99 % nearly all
+    /// connections lie on one, and this is [`set`](Self::set);
     /// [`with_guidance`](Self::with_guidance) guides any other rule of the layer or network scope.
     pub fn guided() -> Self {
         Self::new().with_guidance(Some(1.0))
@@ -178,7 +181,7 @@ impl DstConfig {
             .with_scope(Scope::Network { floor: 1 })
             .with_drop_fraction(0.2)
             .with_anneal(Anneal::Cosine)
-            .with_every(1000)
+            .with_every(interval(1000, part(steps, 0.6)))
             .with_stop(Some(part(steps, 0.6)))
     }
 
@@ -230,6 +233,7 @@ impl DstConfig {
             .with_redistribute(Redistribute::ByGradient)
             .with_drop_fraction(0.5)
             .with_anneal(Anneal::CosineFloor { floor: 0.005 })
+            .with_every(interval(100, steps))
             .with_stop(Some(steps))
             .with_accumulate(10)
     }
@@ -241,6 +245,23 @@ impl DstConfig {
             .with_special(Some(SpecialConfig::SignFlip))
             .with_every(10)
     }
+}
+
+/// Stages by increasing last step; one that ends no later than another before it is left out.
+fn stages(list: impl IntoIterator<Item = (u64, Turnover)>) -> Vec<Stage> {
+    let mut stages: Vec<Stage> = Vec::new();
+    for (until, turnover) in list {
+        if until > stages.last().map_or(0, |last| last.until) {
+            stages.push(Stage { until, turnover });
+        }
+    }
+    stages
+}
+
+/// The published number of steps between updates, but at most a fifth of the steps in which there
+/// may be some.
+fn interval(published: u64, steps: u64) -> u64 {
+    published.min((steps / 5).max(1))
 }
 
 /// `round(share steps)`, at least 1.
@@ -337,9 +358,10 @@ impl Preset {
         }
     }
 
-    /// The configuration for a run of so many optimizer steps.
+    /// The configuration for a run of so many optimizer steps. An interval that the preset has
+    /// whatever the length of the run is at most a fifth of it too.
     pub fn config(self, steps: u64) -> DstConfig {
-        match self {
+        let mut config = match self {
             Self::Static => DstConfig::static_pattern(),
             Self::Set => DstConfig::set(),
             Self::SetOriginal => DstConfig::set_original(),
@@ -358,7 +380,11 @@ impl Preset {
             Self::Dadp => DstConfig::dadp(),
             Self::Snfs => DstConfig::snfs(steps),
             Self::DeepR => DstConfig::deep_r(),
+        };
+        if config.stop.is_none() {
+            config.every = interval(config.every, steps);
         }
+        config
     }
 }
 

@@ -70,6 +70,41 @@ impl Signals {
         ..Self::NONE
     };
 
+    /// One bit for each signal, in the order of the fields.
+    pub(crate) fn bits(self) -> u64 {
+        let all = [
+            self.gradient,
+            self.factors,
+            self.activity,
+            self.ages,
+            self.signs,
+            self.history,
+            self.functional,
+        ];
+        let bits = all.into_iter().enumerate();
+        bits.fold(0, |bits, (place, on)| bits | u64::from(on) << place)
+    }
+
+    /// The signals of [`bits`](Self::bits) in words.
+    pub(crate) fn names(bits: u64) -> String {
+        const NAMES: [&str; 7] = [
+            "gradients",
+            "the factors of the gradient",
+            "activity",
+            "ages",
+            "signs",
+            "the history of coordinates",
+            "reachability",
+        ];
+        let named = NAMES.iter().enumerate();
+        let named = named.filter(|(place, _)| bits >> place & 1 == 1);
+        let named: Vec<&str> = named.map(|(_, name)| *name).collect();
+        match &named[..] {
+            [] => "values only".to_string(),
+            named => named.join(" and "),
+        }
+    }
+
     /// Whether the layer's factors must be captured before the update.
     pub(crate) fn needs_factors(self) -> bool {
         self.gradient || self.factors
@@ -102,5 +137,11 @@ mod tests {
         assert!(both.ages && both.factors && !both.gradient);
         assert!(both.needs_factors() && !Signals::AGES.needs_factors());
         assert_eq!(Signals::NONE, Signals::default());
+        assert_eq!(both.bits(), 0b1010);
+        assert_eq!(
+            Signals::names(both.bits()),
+            "the factors of the gradient and ages"
+        );
+        assert_eq!(Signals::names(0), "values only");
     }
 }

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, Tensor, TensorData};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::collect::FoundFactors;
+use super::collect::{FoundFactors, read_all};
+use super::identity::{LayerIdentity, check_unchanged};
 use super::{ActivityConfig, DstError, Functional, History, LayerChange, LayerView, Signals};
 use crate::nn::FoundLayer;
 use crate::ops::Routines;
@@ -25,11 +26,18 @@ pub(crate) struct SlotStates {
 /// Per-connection data of a layer, only what some rule asks for.
 #[derive(Debug)]
 struct Slots {
-    nnz: usize,
+    /// The connections that the data belongs to, shared with the model.
+    pattern: Arc<Pattern>,
+    /// Connections that the layer began with.
+    initial: usize,
+    /// What the layer's rule looks at.
+    needs: Signals,
     /// The step after which each slot was born, 0 for the initial ones.
     born: Option<Vec<u32>>,
     /// Accumulated activity, `f32` on the device.
     activity: Option<Tensor<1>>,
+    /// The newest step whose gradients were measured, and whether they were finite.
+    measured: Option<(u64, Tensor<1, Bool>)>,
     signs: Option<Vec<i8>>,
     history: Option<History>,
     device: Device,
@@ -80,6 +88,7 @@ pub(crate) struct OwnedView<'a> {
     name: &'a str,
     pattern: Arc<Pattern>,
     values: Cow<'a, [f32]>,
+    initial: usize,
     gradient: Option<Vec<f32>>,
     activity: Option<Vec<f32>>,
     ages: Option<Vec<u32>>,
@@ -91,6 +100,7 @@ pub(crate) struct OwnedView<'a> {
 impl<'a> OwnedView<'a> {
     pub fn as_view<'b>(&'b self, functional: Option<&'b Functional>) -> LayerView<'b> {
         let mut view = LayerView::new(self.name, &self.pattern, &self.values);
+        view.initial = self.initial;
         view.gradient = self.gradient.as_deref();
         view.activity = self.activity.as_deref();
         view.ages = self.ages.as_deref();
@@ -104,6 +114,12 @@ impl<'a> OwnedView<'a> {
     pub fn name(&self) -> &'a str {
         self.name
     }
+
+    /// Whether all values are finite; a multiple of the processor's vectors at a time.
+    pub fn is_finite(&self) -> bool {
+        let finite = |part: &[f32]| part.iter().fold(true, |all, value| all & value.is_finite());
+        self.values.chunks(4096).all(finite)
+    }
 }
 
 fn sign(value: f32) -> i8 {
@@ -114,15 +130,29 @@ impl SlotStates {
     /// Initial data, or that of an interrupted run.
     pub fn new(
         found: &[FoundLayer],
+        identities: &BTreeMap<String, LayerIdentity>,
         mut saved: BTreeMap<String, SlotsState>,
         needs: impl Fn(usize) -> Signals,
     ) -> Result<Self, DstError> {
+        let unknown = |name: &&String| !found.iter().any(|layer| layer.name == **name);
+        if let Some(name) = identities.keys().chain(saved.keys()).find(unknown) {
+            return Err(DstError::UnknownLayer { name: name.clone() });
+        }
         let mut layers = BTreeMap::new();
         for (index, layer) in found.iter().enumerate() {
             let needs = needs(index);
             let saved = saved.remove(&layer.name).unwrap_or_default();
             let pattern = layer.pattern.pattern();
             let nnz = pattern.nnz();
+            let mut initial = nnz;
+            if let Some(identity) = identities.get(&layer.name) {
+                identity.check(&layer.name, &LayerIdentity::new(pattern, nnz, needs))?;
+                initial = usize::try_from(identity.initial).unwrap_or(usize::MAX);
+            } else if !identities.is_empty() {
+                return Err(DstError::StateWithoutLayer {
+                    layer: layer.name.clone(),
+                });
+            }
             let check = |found: usize| match found == nnz {
                 true => Ok(()),
                 false => Err(DstError::StateMismatch {
@@ -133,11 +163,14 @@ impl SlotStates {
             };
             let device = layer.pattern.device().clone();
             let mut slots = Slots {
-                nnz,
+                pattern: pattern.clone(),
+                initial,
+                needs,
                 born: needs
                     .ages
                     .then(|| saved.born.unwrap_or_else(|| vec![0; nnz])),
                 activity: None,
+                measured: None,
                 signs: None,
                 history: None,
                 device: device.clone(),
@@ -168,10 +201,17 @@ impl SlotStates {
             }
             layers.insert(layer.name.clone(), slots);
         }
-        match saved.into_keys().next() {
-            Some(name) => Err(DstError::UnknownLayer { name }),
-            None => Ok(Self { layers }),
-        }
+        Ok(Self { layers })
+    }
+
+    /// What the layers are now, for the state.
+    pub fn identities(&self) -> BTreeMap<String, LayerIdentity> {
+        let identity =
+            |slots: &Slots| LayerIdentity::new(&slots.pattern, slots.initial, slots.needs);
+        let layers = self.layers.iter();
+        layers
+            .map(|(name, slots)| (name.clone(), identity(slots)))
+            .collect()
     }
 
     pub fn to_state(&self) -> BTreeMap<String, SlotsState> {
@@ -204,24 +244,34 @@ impl SlotStates {
     /// The model's layers must still have the connections that this data belongs to.
     pub fn check(&self, found: &[FoundLayer]) -> Result<(), DstError> {
         for layer in found {
-            let nnz = layer.pattern.pattern().nnz();
-            match self.layers.get(&layer.name) {
-                Some(slots) if slots.nnz != nnz => {
-                    return Err(DstError::StateMismatch {
-                        layer: layer.name.clone(),
-                        expected: nnz,
-                        found: slots.nnz,
-                    });
-                }
-                _ => {}
+            let pattern = layer.pattern.pattern();
+            if let Some(slots) = self.layers.get(&layer.name)
+                && !Arc::ptr_eq(&slots.pattern, pattern)
+            {
+                check_unchanged(&layer.name, &slots.pattern, pattern)?;
             }
         }
         Ok(())
     }
 
-    /// Adds what one optimizer step's backward passes carried through every connection. Numbers
-    /// that are not finite count as zero.
-    pub fn add_activity(&mut self, layer: &FoundLayer, parts: &[Part], rule: ActivityConfig) {
+    /// Shares the coordinates of the model, which are those that this data belongs to.
+    pub fn share(&mut self, found: &[FoundLayer]) {
+        for layer in found {
+            if let Some(slots) = self.layers.get_mut(&layer.name) {
+                slots.pattern = layer.pattern.pattern().clone();
+            }
+        }
+    }
+
+    /// Adds what one optimizer step's backward passes carried through every connection. A step with
+    /// a number that is not finite does not count, as if it had not been.
+    pub fn add_activity(
+        &mut self,
+        layer: &FoundLayer,
+        parts: &[Part],
+        rule: ActivityConfig,
+        step: u64,
+    ) {
         let Some(slots) = self.layers.get_mut(&layer.name) else {
             return;
         };
@@ -243,13 +293,46 @@ impl SlotStates {
                 None => more,
             });
         }
-        slots.activity = Some(match sum {
-            Some(sum) => {
-                let bad = sum.clone().is_finite().bool_not();
-                activity * rule.decay + sum.mask_fill(bad, 0.0).abs()
-            }
-            None => activity,
+        let Some(sum) = sum else {
+            slots.activity = Some(activity);
+            return;
+        };
+        if sum.dims() == [0] {
+            slots.activity = Some(activity);
+            slots.measured = Some((step, Tensor::from_data([true], &slots.device)));
+            return;
+        }
+        let finite = sum.clone().is_finite().all();
+        let counts = finite.clone().expand(activity.shape());
+        let added = activity.clone() * rule.decay + sum.abs();
+        slots.activity = Some(activity.mask_where(counts, added));
+        slots.measured = Some((step, finite));
+    }
+
+    /// Whether the gradients of this step, from which activity is measured, are finite; `None` for
+    /// layers without any.
+    pub fn measured(
+        &self,
+        found: &[FoundLayer],
+        members: &[usize],
+        step: u64,
+    ) -> BTreeMap<usize, Option<bool>> {
+        let flag = |index: &usize| {
+            let slots = self.layers.get(&found[*index].name)?;
+            let (measured, finite) = slots.measured.as_ref()?;
+            (*measured == step).then(|| finite.clone())
+        };
+        let flags: Vec<_> = members.iter().map(flag).collect();
+        let mut read = read_all(flags.iter().flatten().cloned().collect()).into_iter();
+        let answers = flags.iter().map(|flag| {
+            let data = flag.as_ref().and_then(|_| read.next())?;
+            Some(data.iter::<bool>().all(|finite| finite))
         });
+        members
+            .iter()
+            .copied()
+            .zip(answers.collect::<Vec<_>>())
+            .collect()
     }
 
     /// What criteria see of the layers whose values are given.
@@ -275,6 +358,7 @@ impl SlotStates {
                     Ok(values) => Cow::Borrowed(values),
                     Err(_) => Cow::Owned(values.iter::<f32>().collect()),
                 },
+                initial: slots.initial,
                 gradient: factors
                     .filter(|_| needs.gradient)
                     .map(|factors| gradient_at_slots(factors, &layer.pattern)),
@@ -289,13 +373,20 @@ impl SlotStates {
     }
 
     /// Follows an update of one layer; `values` are those of the new connections.
-    pub fn apply(&mut self, change: &LayerChange, values: &[f32], step: u64, seed: u64) {
+    pub fn apply(
+        &mut self,
+        change: &LayerChange,
+        after: Arc<Pattern>,
+        values: &[f32],
+        step: u64,
+        seed: u64,
+    ) {
         let index = self.layers.keys().position(|name| *name == change.name);
         let Some(slots) = self.layers.get_mut(&change.name) else {
             return;
         };
         let remap = &change.remap;
-        slots.nnz = change.after.nnz();
+        slots.pattern = after;
         if let Some(born) = &mut slots.born {
             *born = remap.apply_list(born, u32::try_from(step).unwrap_or(u32::MAX));
         }

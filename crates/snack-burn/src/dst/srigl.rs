@@ -50,7 +50,7 @@ impl SRigL {
     ) -> Result<Plan, DstError> {
         let (pattern, source) = (layer.pattern, layer.factors()?);
         let magnitudes = Magnitude.scores(layer)?;
-        let drop = turnover.quotas(pattern.nnz(), pattern.size()).drop;
+        let drop = layer.quotas(turnover).drop;
         let dropped = lowest(&magnitudes, drop);
         let kept = Plan::new(pattern, &dropped, &[])?.pattern;
 

@@ -1,6 +1,6 @@
 //! What a criterion sees of a layer and of the network.
 
-use super::{DstError, Functional, GradientSource, History};
+use super::{DstError, Functional, GradientSource, History, Quotas, Turnover};
 use crate::pattern::Pattern;
 
 /// One layer before an update, on the host.
@@ -16,6 +16,8 @@ pub struct LayerView<'a> {
     pub pattern: &'a Pattern,
     /// The values of the connections, `[nnz]`, in slot order, as all lists here.
     pub values: &'a [f32],
+    /// Connections that the layer began with.
+    pub initial: usize,
     /// Gradient of the loss at the slots, `[nnz]`.
     pub gradient: Option<&'a [f32]>,
     /// Accumulated activity of the slots, `[nnz]`.
@@ -33,7 +35,7 @@ pub struct LayerView<'a> {
 }
 
 impl<'a> LayerView<'a> {
-    /// A view of pattern and values only.
+    /// A view of pattern and values only, of a layer that began with as many connections.
     ///
     /// # Panics
     ///
@@ -48,6 +50,7 @@ impl<'a> LayerView<'a> {
             name,
             pattern,
             values,
+            initial: pattern.nnz(),
             gradient: None,
             activity: None,
             ages: None,
@@ -56,6 +59,12 @@ impl<'a> LayerView<'a> {
             functional: None,
             factors: None,
         }
+    }
+
+    /// How many connections of the layer leave and enter.
+    pub fn quotas(&self, turnover: Turnover) -> Quotas {
+        let pattern = self.pattern;
+        turnover.quotas_from(pattern.nnz(), pattern.size(), self.initial)
     }
 
     /// The gradient at the slots.

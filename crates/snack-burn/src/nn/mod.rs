@@ -16,4 +16,4 @@ pub use record::*;
 pub use sparse_layers::{SparseLayer, sparse_layers};
 pub use sparse_linear::*;
 
-pub(crate) use sparse_layers::{FoundLayer, NewWeights, find_layers, replace_weights};
+pub(crate) use sparse_layers::{FoundLayer, NewWeights, find_layers, layer_label, replace_weights};

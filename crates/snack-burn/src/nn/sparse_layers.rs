@@ -12,6 +12,14 @@ use crate::tensor::{DevicePattern, HostIndex, replace_pattern, visited_pattern};
 
 const SPARSE_LINEAR: &str = "Struct:SparseLinear";
 
+/// What messages call a layer, which is the whole model if its path is empty.
+pub(crate) fn layer_label(name: &str) -> &str {
+    match name {
+        "" => "(model)",
+        name => name,
+    }
+}
+
 /// A sparse layer as a traversal of its module sees it.
 #[derive(Debug, Clone)]
 pub struct SparseLayer {
@@ -41,6 +49,8 @@ pub(crate) struct FoundLayer {
     pub values_id: ParamId,
     /// The values in the graph of derivatives; `None` if they are not tracked.
     pub node: Option<u64>,
+    /// Whether the values want no gradient on a device that has them, as after `no_grad`.
+    pub frozen: bool,
     pub pattern: DevicePattern,
 }
 
@@ -85,7 +95,7 @@ fn layer_of(path: &[(String, String)], field: &str) -> Option<String> {
 #[derive(Default)]
 struct Finder {
     path: Vec<(String, String)>,
-    values: Option<(ParamId, Option<u64>, Tensor<1>)>,
+    values: Option<(ParamId, Option<u64>, bool, Tensor<1>)>,
     found: Vec<FoundLayer>,
 }
 
@@ -103,13 +113,14 @@ impl ModuleVisitor for Finder {
         if layer_of(&self.path, "values").is_some() {
             let values = param.val();
             let node = tap::node_of(&values);
-            self.values = Some((param.id, node, values.reshape([-1])));
+            let frozen = values.is_autodiff() && !values.is_require_grad();
+            self.values = Some((param.id, node, frozen, values.reshape([-1])));
         }
     }
 
     fn visit_int<const D: usize>(&mut self, _param: &Param<Tensor<D, Int>>) {
         if let Some(name) = layer_of(&self.path, "pattern")
-            && let Some((values_id, node, values)) = self.values.take()
+            && let Some((values_id, node, frozen, values)) = self.values.take()
             && let Some(pattern) = visited_pattern()
         {
             self.found.push(FoundLayer {
@@ -117,6 +128,7 @@ impl ModuleVisitor for Finder {
                 values,
                 values_id,
                 node,
+                frozen,
                 pattern,
             });
         }

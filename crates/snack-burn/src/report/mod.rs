@@ -7,6 +7,8 @@
 //! `plot` draws both; with the feature `train`, `DensityMetric` and `TurnoverMetric` show them in Burn's
 //! `Learner`.
 
+#[cfg(feature = "plot")]
+mod axis;
 mod csv;
 mod degrees;
 mod density;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{DensityReport, LayerReport};
+use crate::nn::layer_label;
 
 /// Heading and cells of a column; columns in which no row has anything are left out.
 struct Column {
@@ -56,12 +57,12 @@ fn columns(report: &DensityReport) -> Vec<Column> {
         let size = layer.size() as f64;
         optional(layer.history.map(|history| percent(value(&history, size))))
     };
-    let named = |name: &str| match name {
-        "" => "(model)".into(),
-        name => name.to_string(),
-    };
     vec![
-        column("layer", &|layer| named(&layer.name), "total".into()),
+        column(
+            "layer",
+            &|layer| layer_label(&layer.name).to_string(),
+            "total".into(),
+        ),
         column(
             "out x in",
             &|layer| format!("{} x {}", layer.shape[0], layer.shape[1]),

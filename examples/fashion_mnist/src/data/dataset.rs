@@ -2,7 +2,8 @@ use super::{IdxError, Images, ImagesError, read_idx};
 use crate::FashionError;
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
+    fs::File,
+    io::{self, BufReader},
     path::{Path, PathBuf},
 };
 
@@ -118,16 +119,20 @@ fn file(
     let plain = folder.join(name);
     let packed = folder.join(format!("{name}.gz"));
     for path in [&plain, &packed] {
-        let content = match fs::read(path) {
-            Ok(content) => content,
+        let content = match File::open(path) {
+            Ok(file) => BufReader::new(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(source) => {
                 let path = path.clone();
                 return Err(FashionError::Read { path, source });
             }
         };
-        return match read_idx(&content, dimensions) {
+        return match read_idx(content, dimensions) {
             Ok(idx) => Ok((path.clone(), idx)),
+            Err(IdxError::Read(source)) => {
+                let path = path.clone();
+                Err(FashionError::Read { path, source })
+            }
             Err(source) => Err(idx_error(path, source)),
         };
     }

@@ -1,5 +1,5 @@
-use flate2::read::GzDecoder;
-use std::io::{self, Read};
+use flate2::bufread::GzDecoder;
+use std::io::{self, BufRead, Read};
 use thiserror::Error;
 
 /// The largest number of elements that a file may announce: 16 times the full training images.
@@ -59,6 +59,12 @@ pub enum IdxError {
     /// The compressed stream is damaged.
     #[error("its gzip stream is damaged: {0}")]
     Gzip(io::Error),
+    /// Something follows the compressed stream.
+    #[error("its gzip stream is followed by other bytes")]
+    AfterGzip,
+    /// The file cannot be read to its end.
+    #[error("it cannot be read: {0}")]
+    Read(io::Error),
 }
 
 /// Reads an idx file of unsigned bytes, gzipped or not: four bytes `0 0 8 D`, then `D` sizes of four
@@ -67,21 +73,39 @@ pub enum IdxError {
 /// # Errors
 ///
 /// [`IdxError`], which names what was found and what was expected. No more memory is taken than the
-/// file has content, whatever its header says.
-pub fn read_idx(content: &[u8], dimensions: usize) -> Result<Idx, IdxError> {
-    match content.starts_with(&[0x1f, 0x8b]) {
-        true => parse(GzDecoder::new(content), dimensions),
-        false => parse(content, dimensions),
+/// file has content, whatever its header says, and no more is read than its header says.
+pub fn read_idx(mut content: impl BufRead, dimensions: usize) -> Result<Idx, IdxError> {
+    // A buffer that is filled for the first time has more than one byte, if there are more.
+    let begin = content.fill_buf().map_err(IdxError::Read)?;
+    if !begin.starts_with(&[0x1f, 0x8b]) {
+        return parse(&mut content, dimensions, IdxError::Read);
+    }
+    let mut decoder = GzDecoder::new(content);
+    let parsed = parse(&mut decoder, dimensions, IdxError::Gzip);
+    if let Err(IdxError::TooLong { .. }) | Ok(_) = parsed {
+        // The checksum is at the end: what seems too long may be damaged.
+        let limit = MOST.max(1);
+        io::copy(&mut (&mut decoder).take(limit), &mut io::sink()).map_err(IdxError::Gzip)?;
+    }
+    let idx = parsed?;
+    let rest = decoder.get_mut().fill_buf().map_err(IdxError::Read)?;
+    match rest.is_empty() {
+        true => Ok(idx),
+        false => Err(IdxError::AfterGzip),
     }
 }
 
-fn parse(mut reader: impl Read, dimensions: usize) -> Result<Idx, IdxError> {
+fn parse(
+    mut reader: impl Read,
+    dimensions: usize,
+    failed: fn(io::Error) -> IdxError,
+) -> Result<Idx, IdxError> {
     let mut header = Vec::new();
     let length = 4 * (1 + dimensions);
     (&mut reader)
         .take(length as u64)
         .read_to_end(&mut header)
-        .map_err(IdxError::Gzip)?;
+        .map_err(failed)?;
     let word = |index: usize| {
         let bytes = header.get(4 * index..4 * index + 4)?;
         Some(u32::from_be_bytes(bytes.try_into().expect("four bytes")))
@@ -115,7 +139,7 @@ fn parse(mut reader: impl Read, dimensions: usize) -> Result<Idx, IdxError> {
     reader
         .take(size + 1)
         .read_to_end(&mut bytes)
-        .map_err(IdxError::Gzip)?;
+        .map_err(failed)?;
     let (found, expected) = (bytes.len(), size as usize);
     if found < expected {
         return Err(IdxError::Truncated { found, expected });
@@ -145,7 +169,10 @@ mod tests {
 
     fn message(content: &[u8]) -> String {
         let plain = read_idx(content, 3).unwrap_err().to_string();
-        assert_eq!(read_idx(&gzip(content), 3).unwrap_err().to_string(), plain);
+        assert_eq!(
+            read_idx(&gzip(content)[..], 3).unwrap_err().to_string(),
+            plain
+        );
         plain
     }
 
@@ -155,15 +182,15 @@ mod tests {
             dims: vec![2, 1, 1],
             bytes: vec![7, 255],
         };
-        assert_eq!(read_idx(&FILE, 3).unwrap(), idx);
-        assert_eq!(read_idx(&gzip(&FILE), 3).unwrap(), idx);
+        assert_eq!(read_idx(&FILE[..], 3).unwrap(), idx);
+        assert_eq!(read_idx(&gzip(&FILE)[..], 3).unwrap(), idx);
         let labels = [0, 0, 8, 1, 0, 0, 0, 3, 9, 8, 7];
-        assert_eq!(read_idx(&labels, 1).unwrap().bytes, [9, 8, 7]);
+        assert_eq!(read_idx(&labels[..], 1).unwrap().bytes, [9, 8, 7]);
     }
 
     #[test]
     fn an_empty_list_is_a_list() {
-        let idx = read_idx(&[0, 0, 8, 1, 0, 0, 0, 0], 1).unwrap();
+        let idx = read_idx(&[0, 0, 8, 1, 0, 0, 0, 0][..], 1).unwrap();
         assert_eq!((idx.dims, idx.bytes), (vec![0], vec![]));
     }
 
@@ -211,12 +238,54 @@ mod tests {
         let mut packed = gzip(&FILE);
         let last = packed.len() - 5;
         packed[last] ^= 1;
-        let message = read_idx(&packed, 3).unwrap_err().to_string();
+        let message = read_idx(&packed[..], 3).unwrap_err().to_string();
         assert!(
             message.starts_with("its gzip stream is damaged:"),
             "{message}"
         );
         let message = read_idx(&packed[..12], 3).unwrap_err().to_string();
+        assert!(
+            message.starts_with("its gzip stream is damaged:"),
+            "{message}"
+        );
+    }
+
+    /// A stream of zeros without an end, as `/dev/zero` is.
+    #[test]
+    fn what_has_no_end_is_refused_by_its_header() {
+        let zeros = std::io::BufReader::new(io::repeat(0));
+        let message = read_idx(zeros, 3).unwrap_err().to_string();
+        assert!(
+            message.starts_with("its magic number is 0x00000000"),
+            "{message}"
+        );
+        let endless = FILE[..16].chain(std::io::BufReader::new(io::repeat(7)));
+        let message = read_idx(endless, 3).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "it goes on after the 2 elements that its header announces"
+        );
+    }
+
+    #[test]
+    fn bytes_after_a_gzip_stream_are_named() {
+        let mut packed = gzip(&FILE);
+        packed.extend(b"and more");
+        assert_eq!(
+            read_idx(&packed[..], 3).unwrap_err().to_string(),
+            "its gzip stream is followed by other bytes"
+        );
+    }
+
+    /// A stream that is damaged and longer than its header says is damaged.
+    #[test]
+    fn damage_is_told_from_length() {
+        let mut long = FILE.to_vec();
+        long.extend([9; 100]);
+        let mut packed = gzip(&long);
+        let last = packed.len() - 5;
+        packed[last] ^= 1;
+        let message = read_idx(&packed[..], 3).unwrap_err().to_string();
         assert!(
             message.starts_with("its gzip stream is damaged:"),
             "{message}"

@@ -1,4 +1,4 @@
-use super::{Progress, Topology};
+use super::{Progress, Topology, run_dir::LEARNER};
 use crate::{
     Batch, Dataset, EpochRecord, FashionError, Gradient, Loss, Mlp, Options, RunResult,
     TestBatches, TrainBatches,
@@ -21,10 +21,7 @@ use burn::{
         },
     },
 };
-use snack_burn::{
-    dst::DstError,
-    report::{DensityMetric, TopologyInput, TopologyLog, TurnoverMetric},
-};
+use snack_burn::report::{DensityMetric, TopologyInput, TopologyLog, TurnoverMetric};
 use std::{
     collections::HashMap,
     fmt,
@@ -60,7 +57,7 @@ struct State {
     /// There once the student is, whose layers it is made for.
     topology: Option<Topology>,
     step_started: Instant,
-    failed: Option<DstError>,
+    failed: Option<FashionError>,
     interrupter: Interrupter,
 }
 
@@ -71,6 +68,12 @@ impl Shared {
 }
 
 impl State {
+    /// Ends the run at the next opportunity; the first reason is kept.
+    fn fail(&mut self, error: FashionError) {
+        self.interrupter.stop(Some("the run failed"));
+        self.failed.get_or_insert(error);
+    }
+
     fn topology(&mut self) -> &mut Topology {
         let topology = self.topology.as_mut();
         topology.expect("the topology is made before training starts")
@@ -161,8 +164,7 @@ impl TrainStep for Student {
             .topology()
             .after_step(model, optim, || started.elapsed());
         if let Err(error) = result {
-            state.interrupter.stop(Some("a topology update failed"));
-            state.failed.get_or_insert(error);
+            state.fail(error.into());
         }
         model
     }
@@ -184,7 +186,7 @@ impl InferenceStep for Student {
 }
 
 /// Trains with Burn's `Learner`; its metrics go to `folder/learner`. The counterpart of
-/// [`Trainer::train`](super::Trainer::train), to the same numbers.
+/// [`Trainer::train`](super::Trainer::train), to the same numbers but for the rounding of sums.
 ///
 /// # Errors
 ///
@@ -196,7 +198,7 @@ pub fn learn(
     device: &Device,
     folder: &Path,
     progress: (&str, Progress),
-    report: &mut impl FnMut(&EpochRecord) -> Result<(), FashionError>,
+    report: impl Fn(&EpochRecord) -> Result<(), FashionError> + Send + Sync + 'static,
 ) -> Result<(RunResult, TopologyLog), FashionError> {
     let started = Instant::now();
     let device = device.clone().autodiff();
@@ -227,13 +229,16 @@ pub fn learn(
     let renderer = Lines {
         run: progress.0.to_string(),
         progress: progress.1,
+        report: Box::new(report),
+        options: options.clone(),
+        seed,
         shared: shared.clone(),
         epochs: epochs.clone(),
         steps: train.steps(),
         names: HashMap::new(),
         finals: HashMap::new(),
     };
-    let result = SupervisedTraining::new(folder.join("learner"), Arc::new(train), Arc::new(test))
+    let result = SupervisedTraining::new(folder.join(LEARNER), Arc::new(train), Arc::new(test))
         .metrics((LossMetric::new(), AccuracyMetric::new()))
         .metric_train_numeric(DensityMetric::new())
         .metric_train_numeric(TurnoverMetric::new())
@@ -242,30 +247,32 @@ pub fn learn(
         .renderer(Box::new(renderer))
         .num_epochs(options.epochs)
         .launch(Learner::new(student, optim, options.learning_rate));
+    // The renderer has seen all epochs when it is gone.
+    drop(result.renderer);
     if let Some(error) = shared.lock().failed.take() {
-        return Err(error.into());
+        return Err(error);
     }
     if let Some(error) = result.error {
         return Err(FashionError::Learner(error.to_string()));
     }
-    drop(result.renderer);
 
     let epochs = std::mem::take(&mut *epochs.lock().unwrap_or_else(PoisonError::into_inner));
-    for epoch in &epochs {
-        report(epoch)?;
-        if !epoch.train_loss.is_finite() {
-            return Err(FashionError::diverged(&options, seed, epoch));
-        }
-    }
     let log = shared.lock().topology().log().clone();
     let run = RunResult::new(&options, seed, &result.model.mlp, epochs, &log, started);
     Ok((run, log))
 }
 
-/// What the `Learner` says on standard error: a line an epoch, from the final values of its metrics.
+/// What to do with the record of an epoch.
+type Report = Box<dyn Fn(&EpochRecord) -> Result<(), FashionError> + Send + Sync>;
+
+/// What the `Learner` says of an epoch, as soon as it is over: a line on standard error and a record
+/// for the caller, from the final values of its metrics.
 struct Lines {
     run: String,
     progress: Progress,
+    report: Report,
+    options: Options,
+    seed: u64,
     shared: Arc<Shared>,
     epochs: Arc<Mutex<Vec<EpochRecord>>>,
     steps: u64,
@@ -314,6 +321,13 @@ impl TrainingProgressLogger for Lines {
             seconds: topology.time.as_secs_f64(),
         };
         self.progress.epoch(&self.run, &record);
+        let reported = (self.report)(&record).and_then(|()| match record.train_loss.is_finite() {
+            true => Ok(()),
+            false => Err(FashionError::diverged(&self.options, self.seed, &record)),
+        });
+        if let Err(error) = reported {
+            self.shared.lock().fail(error);
+        }
         self.epochs
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-use crate::{EpochRecord, print_err};
+use crate::{EpochRecord, output::grouped, print_err};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What a run says on standard error: a bar on a terminal, and a line for each epoch.
@@ -39,7 +39,8 @@ impl Progress {
             record.seconds
         );
         if record.replaced > 0 {
-            line += &format!("  {} of {} connections moved", record.replaced, record.nnz);
+            let [replaced, nnz] = [record.replaced, record.nnz].map(|count| grouped(count as u64));
+            line += &format!("  {replaced} of {nnz} connections moved");
         }
         self.line(&line);
     }

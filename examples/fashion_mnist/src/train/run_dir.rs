@@ -1,13 +1,19 @@
 use crate::{EpochRecord, FashionError, Method, Results, RunResult};
+use clap::ValueEnum;
 use snack_burn::report::{TopologyLog, plot};
 use std::{
     fs::{self, File},
     io::{ErrorKind, Write},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 const RESULTS: &str = "results.json";
 const EPOCHS: &str = "epochs.csv";
+const TOPOLOGY: &str = "topology.csv";
+const PICTURES: [&str; 3] = ["density.svg", "fan-in.svg", "loss.svg"];
+/// The folder of Burn's `Learner` in that of a run.
+pub(super) const LEARNER: &str = "learner";
 
 /// The folder in which a command leaves what it measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,13 +40,18 @@ impl RunDir {
         unreachable!("there are fewer folders than numbers")
     }
 
-    /// Creates a folder, or takes one without results.
+    /// Creates a folder, or takes one without results. With `overwrite` those of an earlier command
+    /// are removed: the files that this program writes, nothing else.
     ///
     /// # Errors
     ///
-    /// Those of [`check_free`](Self::check_free); [`FashionError::Io`] if it cannot be created.
+    /// Those of [`check_free`](Self::check_free); [`FashionError::Io`] if it cannot be created, or a
+    /// file cannot be removed.
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, FashionError> {
         Self::check_free(path, overwrite)?;
+        if overwrite {
+            remove_results(path)?;
+        }
         fs::create_dir_all(path).map_err(FashionError::io("create the folder", path))?;
         Ok(Self {
             path: path.to_owned(),
@@ -88,7 +99,8 @@ impl RunDir {
     pub fn epochs(&self) -> Result<EpochWriter, FashionError> {
         let path = self.path.join(EPOCHS);
         let file = File::create(&path).map_err(FashionError::io("create", &path))?;
-        let mut writer = EpochWriter { path, file };
+        let file = Arc::new(file);
+        let writer = EpochWriter { path, file };
         writer.line(
             "method,seed,epoch,step,train_loss,test_loss,test_accuracy,replaced,nnz,seconds",
         )?;
@@ -116,7 +128,7 @@ impl RunDir {
         run: &RunResult,
         log: &TopologyLog,
     ) -> Result<(), FashionError> {
-        write(folder.join("topology.csv"), &log.to_csv())?;
+        write(folder.join(TOPOLOGY), &log.to_csv())?;
         let losses: Vec<_> = run.epochs.iter().map(|e| (e.step, e.train_loss)).collect();
         let updates: Vec<u64> = log
             .reports()
@@ -124,15 +136,15 @@ impl RunDir {
             .filter_map(|report| report.step)
             .collect();
         let updates: Vec<u64> = updates.into_iter().filter(|&step| step > 0).collect();
+        let last = losses.last().map_or(0, |&(step, _)| step);
+        let [density, fan_in, loss] = PICTURES;
         let pictures = [
-            ("density.svg", plot::density(log.reports())),
-            ("loss.svg", plot::loss(&losses, &updates)),
+            (density, plot::density_to(log.reports(), last)),
+            (loss, plot::loss(&losses, &updates)),
         ];
-        let fan_in = log
-            .reports()
-            .last()
-            .map(|report| ("fan-in.svg", plot::fan_in(report)));
-        for (name, picture) in pictures.into_iter().chain(fan_in) {
+        let last = log.reports().last();
+        let last = last.map(|report| (fan_in, plot::fan_in(report)));
+        for (name, picture) in pictures.into_iter().chain(last) {
             // A run without a finite loss has no picture of it.
             if let Ok(picture) = picture {
                 write(folder.join(name), &picture)?;
@@ -143,10 +155,12 @@ impl RunDir {
 }
 
 /// Writes `epochs.csv`, one line an epoch, each as soon as it is there.
-#[derive(Debug)]
+///
+/// Clones write to the same file.
+#[derive(Debug, Clone)]
 pub struct EpochWriter {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
 }
 
 impl EpochWriter {
@@ -156,7 +170,7 @@ impl EpochWriter {
     ///
     /// [`FashionError::Io`] if the file cannot be written.
     pub fn write(
-        &mut self,
+        &self,
         method: Method,
         seed: u64,
         epoch: &EpochRecord,
@@ -174,13 +188,98 @@ impl EpochWriter {
         ))
     }
 
-    fn line(&mut self, text: &str) -> Result<(), FashionError> {
-        writeln!(self.file, "{text}").map_err(FashionError::io("write", &self.path))
+    fn line(&self, text: &str) -> Result<(), FashionError> {
+        // At once, so that a line is whole whenever the program ends.
+        let text = format!("{text}\n");
+        let mut file = &*self.file;
+        file.write_all(text.as_bytes())
+            .map_err(FashionError::io("write", &self.path))
     }
 }
 
+/// Replaces a file by a whole one, or leaves it as it was: a new file beside it is written to the
+/// disk, and takes its name.
 fn write(path: PathBuf, text: &str) -> Result<(), FashionError> {
-    fs::write(&path, text).map_err(FashionError::io("write", path))
+    let mut new = path.clone().into_os_string();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    let replaced = written.and_then(|()| fs::rename(&new, &path));
+    replaced.map_err(|source| {
+        let _ = fs::remove_file(&new);
+        FashionError::io("write", path)(source)
+    })
+}
+
+/// Removes what earlier commands have left in a folder: the results first, which else would seem to
+/// belong to the new runs.
+fn remove_results(dir: &Path) -> Result<(), FashionError> {
+    let files = [RESULTS, EPOCHS].map(|name| dir.join(name));
+    files.iter().try_for_each(|path| remove_file(path))?;
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(FashionError::io("read the folder", dir)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(FashionError::io("read the folder", dir))?;
+        // Links are left alone.
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let name = entry.file_name();
+        if is_dir && name.to_str().is_some_and(is_run) {
+            remove_run(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a folder has the name of a run, `METHOD-SEED`.
+fn is_run(name: &str) -> bool {
+    let run = name.rsplit_once('-');
+    run.is_some_and(|(method, seed)| {
+        let is_method = Method::value_variants()
+            .iter()
+            .any(|m| m.to_string() == method);
+        is_method
+            && seed
+                .parse::<u64>()
+                .is_ok_and(|number| number.to_string() == seed)
+    })
+}
+
+/// Removes the files of a run, and its folder unless something else is in it.
+fn remove_run(folder: &Path) -> Result<(), FashionError> {
+    for name in [TOPOLOGY].iter().chain(&PICTURES) {
+        remove_file(&folder.join(name))?;
+    }
+    let learner = folder.join(LEARNER);
+    if fs::symlink_metadata(&learner).is_ok_and(|found| found.is_dir()) {
+        fs::remove_dir_all(&learner).map_err(FashionError::io("remove", &learner))?;
+    }
+    match fs::remove_dir(folder) {
+        Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => {
+            Err(FashionError::io("remove", folder)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes a file that may not be there, and what an interrupted [`write`] has left of it.
+fn remove_file(path: &Path) -> Result<(), FashionError> {
+    let mut new = path.to_path_buf().into_os_string();
+    new.push(".new");
+    for path in [path, Path::new(&new)] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(FashionError::io("remove", path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -209,5 +308,58 @@ mod tests {
             "{message}"
         );
         assert!(RunDir::create(dir.path(), true).is_ok());
+    }
+
+    #[test]
+    fn only_the_files_of_earlier_runs_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "old").unwrap();
+        };
+        let ours = [
+            RESULTS,
+            "results.json.new",
+            EPOCHS,
+            "set-0/topology.csv",
+            "set-0/density.svg",
+            "set-0/learner/train/epoch-1/Loss.log",
+            "rigl-itop-17/loss.svg",
+        ];
+        let theirs = [
+            "notes.txt",
+            "set-x/topology.csv",
+            "set-007/topology.csv",
+            "mine-0/topology.csv",
+            "static-0/notes.txt",
+            "set-1/data/topology.csv",
+        ];
+        ours.iter().chain(&theirs).for_each(|name| put(name));
+        put("static-0/topology.csv");
+        RunDir::create(dir.path(), true).unwrap();
+        for name in ours {
+            assert!(!dir.path().join(name).exists(), "{name}");
+        }
+        for name in theirs {
+            assert!(dir.path().join(name).exists(), "{name}");
+        }
+        for folder in ["set-0", "rigl-itop-17", "static-0/topology.csv"] {
+            assert!(!dir.path().join(folder).exists(), "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.json");
+        write(path.clone(), "one").unwrap();
+        write(path.clone(), "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        // The new file cannot be made: the old one stays.
+        fs::create_dir(dir.path().join("results.json.new")).unwrap();
+        assert!(write(path.clone(), "three").is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 }

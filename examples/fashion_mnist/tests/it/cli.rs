@@ -155,7 +155,7 @@ fn options_without_effect_are_refused() {
                 epsilon: Some(3.0),
                 ..tiny.clone()
             },
-            "--epsilon is 3, but must be left out with --allocation erk, which goes by --sparsity",
+            "--epsilon 3 has no effect with --allocation erk, which goes by --sparsity; leave it out",
         ),
         (
             Args {
@@ -163,14 +163,14 @@ fn options_without_effect_are_refused() {
                 sparsity: Some(0.5),
                 ..tiny.clone()
             },
-            "--sparsity is 0.5, but must be left out with --allocation er, which goes by --epsilon",
+            "--sparsity 0.5 has no effect with --allocation er, which goes by --epsilon; leave it out",
         ),
         (
             Args {
                 allocation: Some(AllocationChoice::Uniform),
                 ..tiny.clone()
             },
-            "--allocation is uniform, but must be with --sparsity, which it distributes",
+            "--allocation uniform needs --sparsity, which it distributes",
         ),
         (
             Args {
@@ -178,8 +178,8 @@ fn options_without_effect_are_refused() {
                 gradient: Some(Gradient::Published),
                 ..tiny.clone()
             },
-            "--gradient is published, but must be exact with --loss cross-entropy, \
-             which was not published",
+            "--gradient published is not possible with --loss cross-entropy, which was not \
+             published; leave it out",
         ),
         (
             Args {
@@ -187,7 +187,7 @@ fn options_without_effect_are_refused() {
                 momentum: Some(0.5),
                 ..tiny.clone()
             },
-            "--momentum is 0.5, but must be left out with --optimizer adam, which has its own",
+            "--momentum 0.5 has no effect with --optimizer adam, which has its own; leave it out",
         ),
         (
             Args {
@@ -195,8 +195,8 @@ fn options_without_effect_are_refused() {
                 drop_fraction: Some(0.5),
                 ..tiny.clone()
             },
-            "--drop-fraction is 0.5, but must be left out with --method mest-em, \
-             whose shares come in stages",
+            "--drop-fraction 0.5 has no effect with --method mest-em, \
+             whose shares come in stages; leave it out",
         ),
         (
             Args {
@@ -204,7 +204,7 @@ fn options_without_effect_are_refused() {
                 drop_fraction: Some(0.5),
                 ..tiny.clone()
             },
-            "--drop-fraction is 0.5, but must be left out with --method static, whose topology stays",
+            "--drop-fraction 0.5 has no effect with --method static, whose topology stays; leave it out",
         ),
         (
             Args {
@@ -212,8 +212,8 @@ fn options_without_effect_are_refused() {
                 update_stop: Some(0.5),
                 ..tiny.clone()
             },
-            "--update-stop is 0.5, but must be left out with --method mest-ems, \
-             whose shares come in stages",
+            "--update-stop 0.5 has no effect with --method mest-ems, \
+             whose shares come in stages; leave it out",
         ),
         (
             Args {
@@ -221,7 +221,7 @@ fn options_without_effect_are_refused() {
                 update_every: Some(5),
                 ..tiny.clone()
             },
-            "--update-every is 5, but must be left out with --method static, whose topology stays",
+            "--update-every 5 has no effect with --method static, whose topology stays; leave it out",
         ),
     ];
     for (args, expected) in cases {
@@ -240,7 +240,11 @@ fn a_network_that_cannot_be_so_sparse_says_so() {
     };
     // 368 weights in three layers, which need one each.
     let message = message(&args);
-    assert!(message.contains("0.99"), "{message}");
+    assert!(
+        message.contains("a sparsity of 99.9 % is infeasible"),
+        "{message}"
+    );
+    assert!(message.contains("at most 99.1847 %"), "{message}");
     assert_untouched(dir.path());
 }
 
@@ -285,6 +289,62 @@ fn results_are_replaced_only_when_asked() {
     args.first_seed = Some(1);
     finish(&args).unwrap();
     assert_ne!(fs::read(&results).unwrap(), before);
+}
+
+/// A command that is stopped in its first run leaves nothing of the runs before it.
+#[test]
+fn overwriting_removes_the_old_runs_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.method = vec![Method::STATIC];
+    finish(&args).unwrap();
+    let notes = dir.path().join("run/notes.txt");
+    fs::write(&notes, "mine").unwrap();
+
+    args.method = vec![Method(Preset::Rigl)];
+    args.overwrite = true;
+    args.learning_rate = Some(100.0);
+    args.loss = Some(Loss::CrossEntropy);
+    args.hidden = Some(vec![12; 6]);
+    args.update_every = Some(2);
+    args.epsilon = None;
+    args.sparsity = Some(0.1);
+    assert!(message(&args).contains("the loss became NaN"));
+    assert!(!dir.path().join("run/results.json").exists());
+    assert!(!dir.path().join("run/static-0").exists());
+    let epochs = fs::read_to_string(dir.path().join("run/epochs.csv")).unwrap();
+    assert!(
+        epochs.lines().skip(1).all(|line| line.starts_with("rigl,")),
+        "{epochs}"
+    );
+    assert_eq!(fs::read_to_string(notes).unwrap(), "mine");
+}
+
+#[test]
+fn options_that_leave_no_update_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiny = tiny(dir.path());
+    let cases = [
+        (
+            Args {
+                update_every: Some(19),
+                ..tiny.clone()
+            },
+            "with --update-every 19 set-original makes no topology update in this run of 3 epochs (6 \
+             steps each): choose a smaller interval, a later end or more --epochs",
+        ),
+        (
+            Args {
+                drop_fraction: Some(0.0),
+                ..tiny.clone()
+            },
+            "--drop-fraction 0 replaces nothing: choose a share above 0, or --method static",
+        ),
+    ];
+    for (args, expected) in cases {
+        assert_eq!(message(&args), expected);
+        assert_untouched(dir.path());
+    }
 }
 
 #[test]
@@ -353,6 +413,27 @@ fn errors_have_the_exit_codes_of_the_readme() {
     assert!(run(&["--dropout", "1"]).is_none_or(|code| code == Some(2)));
     assert!(run(&["--learning-rate", "0"]).is_none_or(|code| code == Some(2)));
     assert!(run(&["--momentum", "x"]).is_none_or(|code| code == Some(2)));
+}
+
+/// A file system without room for the table: the run is not thought to be fine.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_output_is_an_error() {
+    let Some(mut program) = program() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    small(&mut program, dir.path());
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let output = program.arg("--quiet").stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.starts_with("error: cannot write the results to standard output:"),
+        "{text}"
+    );
+    assert!(dir.path().join("run/results.json").exists());
 }
 
 #[test]

@@ -53,6 +53,37 @@ fn the_learner_and_the_plain_loop_are_twins() {
     }
 }
 
+/// The lines of a run that fails later are there: they are written as the epochs end.
+#[test]
+fn epochs_are_written_as_they_come() {
+    use burn::tensor::Device;
+    use fashion_mnist::{Dataset, FashionError, Progress, learn};
+    use std::sync::{Arc, Mutex};
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = tiny(dir.path());
+    args.epochs = Some(50);
+    let options = args.options().unwrap();
+    let data = Dataset::open(args.data.as_deref().unwrap()).unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let report = {
+        let seen = seen.clone();
+        move |record: &EpochRecord| {
+            seen.lock().unwrap().push(record.epoch);
+            match record.epoch {
+                2 => Err(FashionError::Learner("stop here".into())),
+                _ => Ok(()),
+            }
+        }
+    };
+    let progress = ("x", Progress::new(50, true));
+    let device: Device = options.device.open().unwrap();
+    let error = learn(options, &data, 0, &device, dir.path(), progress, report).unwrap_err();
+    assert!(error.to_string().contains("stop here"), "{error}");
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen[..2], [1, 2]);
+    assert!(seen.len() < 50, "the run ends soon: {seen:?}");
+}
+
 #[test]
 fn burn_logs_the_loss_of_every_step() {
     let dir = tempfile::tempdir().unwrap();

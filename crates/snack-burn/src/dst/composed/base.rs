@@ -290,4 +290,26 @@ impl Method for Composed {
             Scope::Network { floor } => self.network_plans(net, turnover, floor, random),
         }
     }
+
+    fn validate(&self) -> Result<(), DstError> {
+        self.prune.validate()?;
+        self.grow.as_ref().map_or(Ok(()), |grow| grow.validate())?;
+        self.fresh.validate()?;
+        let Some(guidance) = self.guidance else {
+            return Ok(());
+        };
+        if !(0.0..=1.0).contains(&guidance) {
+            return Err(DstError::InvalidParameter {
+                what: "guidance",
+                value: guidance,
+                expected: "a number in [0, 1]",
+            });
+        }
+        match self.scope {
+            Scope::Row => Err(DstError::Incompatible {
+                what: "reachability cannot guide quotas per row, use the scope of the layer",
+            }),
+            _ => Ok(()),
+        }
+    }
 }

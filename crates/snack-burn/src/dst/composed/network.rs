@@ -25,21 +25,20 @@ impl Composed {
         let (scores, limits): (Vec<_>, Vec<_>) = scores?.into_iter().unzip();
         let nnz = net.layers.iter().map(|layer| layer.pattern.nnz()).sum();
         let size = net.layers.iter().map(|layer| layer.pattern.size()).sum();
-        let counts = turnover.quotas(nnz, size);
+        let initial = net.layers.iter().map(|layer| layer.initial).sum();
+        let counts = turnover.quotas_from(nnz, size, initial);
         let mut dropped = match self.redistribute {
             Redistribute::ByRank => lowest_of_all(&scores, &limits, counts.drop),
             Redistribute::ByGradient => {
                 let layers = net.layers.iter().zip(&scores).zip(&limits);
                 let dropped = layers.map(|((layer, scores), &limit)| {
-                    let pattern = layer.pattern;
-                    let drop = turnover.quotas(pattern.nnz(), pattern.size()).drop;
-                    lowest(scores, drop.min(limit))
+                    lowest(scores, layer.quotas(turnover).drop.min(limit))
                 });
                 dropped.collect()
             }
         };
         let lost: Vec<usize> = dropped.iter().map(Vec::len).collect();
-        let total = match turnover.drop == turnover.grow {
+        let total = match turnover.conserves() {
             true => lost.iter().sum(),
             false => counts.grow,
         };
@@ -53,7 +52,7 @@ impl Composed {
             let quota = Quota::Layer(quotas[index]);
             let grown = self.grow(layer, &dropped[index], quota, &mut rng)?;
             let missing = quotas[index] - grown.len();
-            if missing > 0 && turnover.drop == turnover.grow {
+            if missing > 0 && turnover.conserves() {
                 // The budget of the network stays: what cannot be regrown here does not leave here.
                 let fewer = lost[index].saturating_sub(missing);
                 dropped[index] = lowest(&scores[index], fewer);

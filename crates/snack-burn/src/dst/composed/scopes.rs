@@ -12,10 +12,10 @@ impl Composed {
         turnover: Turnover,
         random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError> {
-        let conserve = turnover.drop == turnover.grow;
+        let conserve = turnover.conserves();
         let ask = |layer: &LayerView<'a>| {
             let (scores, eligible) = self.scores(layer)?;
-            let quotas = turnover.quotas(layer.pattern.nnz(), layer.pattern.size());
+            let quotas = layer.quotas(turnover);
             let drop = quotas.drop.min(eligible);
             let quota = match (&self.grow, conserve) {
                 (None, _) => 0,
@@ -47,7 +47,7 @@ impl Composed {
         turnover: Turnover,
         random: UpdateRandom,
     ) -> Result<Vec<Plan>, DstError> {
-        let conserve = turnover.drop == turnover.grow;
+        let conserve = turnover.conserves();
         let ask = |layer: &LayerView<'a>| {
             let (scores, _) = self.scores(layer)?;
             let offsets = layer.pattern.row_offsets();

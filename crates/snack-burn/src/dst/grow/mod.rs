@@ -103,6 +103,15 @@ pub trait Grow: Send + Sync {
         let _ = (layer, request, rng);
         Ok(None)
     }
+
+    /// Refuses numbers out of range, before anything is updated.
+    ///
+    /// # Errors
+    ///
+    /// The first that is.
+    fn validate(&self) -> Result<(), DstError> {
+        Ok(())
+    }
 }
 
 impl Grow for Box<dyn Grow> {
@@ -126,6 +135,10 @@ impl Grow for Box<dyn Grow> {
         rng: &mut dyn Rng,
     ) -> Result<Option<Vec<Candidate>>, DstError> {
         (**self).ranked(layer, request, rng)
+    }
+
+    fn validate(&self) -> Result<(), DstError> {
+        (**self).validate()
     }
 }
 

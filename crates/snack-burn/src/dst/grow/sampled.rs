@@ -132,6 +132,17 @@ impl Grow for Sampled {
     ) -> Result<Option<Vec<Candidate>>, DstError> {
         Ok(Some(self.best(layer, request, rng)?))
     }
+
+    fn validate(&self) -> Result<(), DstError> {
+        match self.candidates >= 0.0 && self.candidates.is_finite() {
+            true => Ok(()),
+            false => Err(DstError::InvalidParameter {
+                what: "number of candidates",
+                value: self.candidates,
+                expected: "a finite number of at least 0",
+            }),
+        }
+    }
 }
 
 /// `draws` pairs of a row and a column, independent and in proportion to their weights, without

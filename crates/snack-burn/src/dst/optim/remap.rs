@@ -9,6 +9,7 @@ use burn_pack::{Reader, Tensor, Writer};
 use rayon::prelude::*;
 
 use crate::dst::{DstError, LayerChange, Source, StatePolicy};
+use crate::nn::layer_label;
 
 /// What an update means for the optimizer's state of one parameter.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +81,10 @@ pub(crate) fn remapped_record(
     for (id, change) in changes {
         if change.policy == StatePolicy::LocalClock {
             let own = read.iter().filter(|t| t.param_id == Some(id.val()));
-            check_clock(change, own.map(|tensor| field_of(&tensor.name)))?;
+            check_clock(
+                &change.change.name,
+                own.map(|tensor| field_of(&tensor.name)),
+            )?;
         }
     }
     let states: Result<Vec<State<'_>>, DstError> = read
@@ -207,11 +211,26 @@ fn field_of(name: &str) -> &str {
     name.rsplit('.').next().unwrap_or(name)
 }
 
+/// Whether the optimizer has states; those of the given layers must have a step counter for every
+/// element if they have second moments.
+pub(crate) fn check_local_clocks(
+    optimizer: &ModuleOptimizer,
+    layers: &[(ParamId, String)],
+) -> Result<bool, DstError> {
+    let Some(bytes) = recorded(optimizer)? else {
+        return Ok(false);
+    };
+    let tensors = Reader::from_bytes(bytes).map_err(failed)?.into_tensors();
+    let tensors = tensors.map_err(failed)?;
+    for (id, layer) in layers {
+        let own = tensors.iter().filter(|t| t.param_id == Some(id.val()));
+        check_clock(layer, own.map(|tensor| field_of(&tensor.name)))?;
+    }
+    Ok(true)
+}
+
 /// Second moments need a step counter of the same shape.
-fn check_clock<'a>(
-    change: &SlotChange<'_>,
-    fields: impl Iterator<Item = &'a str>,
-) -> Result<(), DstError> {
+fn check_clock<'a>(layer: &str, fields: impl Iterator<Item = &'a str>) -> Result<(), DstError> {
     let fields: Vec<&str> = fields.collect();
     let divides = fields.iter().any(|field| SECOND_MOMENTS.contains(field));
     match divides && !fields.contains(&"time") {
@@ -219,7 +238,7 @@ fn check_clock<'a>(
             reason: format!(
                 "that of layer `{}` has one step counter for all connections, expected one for \
                  each, as `LocalClockAdam` keeps",
-                change.change.name
+                layer_label(layer)
             ),
         }),
         false => Ok(()),

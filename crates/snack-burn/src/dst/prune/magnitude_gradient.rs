@@ -5,7 +5,7 @@ use crate::dst::{DstError, LayerView, Signals};
 /// the released scripts use `lambda = 0`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MagnitudePlusGradient {
-    /// Weight of the gradient's magnitude; 0 measures no gradient.
+    /// Weight of the gradient's magnitude, at least 0; 0 measures no gradient.
     pub lambda: f32,
 }
 
@@ -27,6 +27,17 @@ impl Prune for MagnitudePlusGradient {
             .zip(gradient)
             .map(|(magnitude, gradient)| magnitude + self.lambda * gradient.abs())
             .collect())
+    }
+
+    fn validate(&self) -> Result<(), DstError> {
+        match self.lambda >= 0.0 && self.lambda.is_finite() {
+            true => Ok(()),
+            false => Err(DstError::InvalidParameter {
+                what: "weight of the gradient",
+                value: f64::from(self.lambda),
+                expected: "a finite number of at least 0",
+            }),
+        }
     }
 }
 

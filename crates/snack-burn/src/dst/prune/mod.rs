@@ -23,13 +23,22 @@ pub trait Prune: Send + Sync {
     }
 
     /// One score per slot, in slot order; the lowest scores leave first, equal ones by lower slot.
-    /// NaN is kept longest. Scores of different layers are compared where the scope is the
+    /// NaN is kept longest; values are always finite, an update of others is skipped. Scores of different layers are compared where the scope is the
     /// network.
     ///
     /// # Errors
     ///
     /// Returns an error if data is not there that [`needs`](Self::needs) names.
     fn scores(&self, layer: &LayerView<'_>) -> Result<Vec<f32>, DstError>;
+
+    /// Refuses numbers out of range, before anything is updated.
+    ///
+    /// # Errors
+    ///
+    /// The first that is.
+    fn validate(&self) -> Result<(), DstError> {
+        Ok(())
+    }
 }
 
 impl Prune for Box<dyn Prune> {
@@ -39,5 +48,9 @@ impl Prune for Box<dyn Prune> {
 
     fn scores(&self, layer: &LayerView<'_>) -> Result<Vec<f32>, DstError> {
         (**self).scores(layer)
+    }
+
+    fn validate(&self) -> Result<(), DstError> {
+        (**self).validate()
     }
 }

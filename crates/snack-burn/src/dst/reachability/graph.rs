@@ -6,6 +6,7 @@ use super::Functional;
 use crate::dst::DstError;
 use crate::dst::bits::Bits;
 use crate::error::SparseError;
+use crate::nn::layer_label;
 use crate::pattern::Pattern;
 
 /// How the sparse layers of a network are connected: blocks, one after the other.
@@ -269,9 +270,11 @@ fn width_after(blocks: &[Block]) -> Option<usize> {
 fn chain_width(blocks: &[Block], mut width: Option<usize>) -> Result<Option<usize>, DstError> {
     for block in blocks {
         let (description, before, after) = match block {
-            Block::Layer { name, shape } => {
-                (format!("layer `{name}`"), Some(shape[1]), Some(shape[0]))
-            }
+            Block::Layer { name, shape } => (
+                format!("layer `{}`", layer_label(name)),
+                Some(shape[1]),
+                Some(shape[0]),
+            ),
             Block::Mixing { inputs, outputs } => (
                 format!("a mixing block of {inputs} inputs and {outputs} outputs"),
                 Some(*inputs),

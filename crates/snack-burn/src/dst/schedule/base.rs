@@ -60,6 +60,11 @@ pub enum ShareOf {
     /// All coordinates, `m k`, as in MEST (Yuan et al., 2021): at density 0.1 a share of 0.05 is
     /// half of the connections.
     Positions,
+    /// The connections that the layer began with, `n0`, over which there may be a surplus, as in
+    /// MEST's soft memory bound: an update leaves `n0 + round(grow n0)` connections as far as there
+    /// are coordinates, and what was above `n0` before leaves. `drop` is not looked at. With a
+    /// `grow` of 0 exactly `n0` are left, whatever happened before.
+    Initial,
 }
 
 /// Numbers of connections.
@@ -95,17 +100,47 @@ impl Turnover {
         }
     }
 
-    /// The numbers for a scope with `nnz` connections in `size` coordinates.
+    /// A surplus over the connections that the layer began with, see [`ShareOf::Initial`].
+    pub fn surplus(share: f64) -> Self {
+        Self {
+            drop: 0.0,
+            grow: share,
+            of: ShareOf::Initial,
+        }
+    }
+
+    /// Whether as many connections enter as leave.
+    pub(crate) fn conserves(&self) -> bool {
+        self.drop == self.grow && self.of != ShareOf::Initial
+    }
+
+    /// The numbers for a scope with `nnz` connections in `size` coordinates, that began with so
+    /// many. [`LayerView::quotas`](crate::dst::LayerView::quotas) knows how many a layer began with.
     ///
     /// Shares are rounded to the nearest number, halves up. One connection stays, and no more enter
     /// than there are inactive coordinates before the update. Where the shares are equal, so are
     /// the numbers: the number of non-zeros never drifts.
     pub fn quotas(&self, nnz: usize, size: u64) -> Quotas {
+        self.quotas_from(nnz, size, nnz)
+    }
+
+    /// As [`quotas`](Self::quotas) where the number of connections is no longer the `initial` one.
+    pub fn quotas_from(&self, nnz: usize, size: u64, initial: usize) -> Quotas {
+        let free = usize::try_from(size.saturating_sub(nnz as u64)).unwrap_or(usize::MAX);
         let whole = match self.of {
             ShareOf::NonZeros => nnz as f64,
             ShareOf::Positions => size as f64,
+            ShareOf::Initial => {
+                let surplus = (self.grow * initial as f64).round() as usize;
+                let left = initial.saturating_add(surplus);
+                let left = left.min(usize::try_from(size).unwrap_or(usize::MAX));
+                let grow = surplus.min(free);
+                return Quotas {
+                    drop: (nnz + grow).saturating_sub(left).min(nnz),
+                    grow,
+                };
+            }
         };
-        let free = usize::try_from(size.saturating_sub(nnz as u64)).unwrap_or(usize::MAX);
         let round = |share: f64, most: usize| ((share * whole).round() as usize).min(most);
         let drop = round(self.drop, nnz.saturating_sub(1));
         if self.drop == self.grow {
@@ -129,7 +164,7 @@ impl Turnover {
     /// if `grow` is negative or not finite.
     pub fn validate(&self) -> Result<(), DstError> {
         check_fraction("drop fraction", self.drop)?;
-        if self.drop != self.grow && !(self.grow >= 0.0 && self.grow.is_finite()) {
+        if !(self.conserves() || self.grow >= 0.0 && self.grow.is_finite()) {
             return Err(DstError::InvalidParameter {
                 what: "grow fraction",
                 value: self.grow,
@@ -141,7 +176,8 @@ impl Turnover {
 
     /// The turnover, or `None` if nothing leaves and nothing enters.
     pub(super) fn unless_zero(self) -> Option<Self> {
-        (self.drop != 0.0 || self.grow != 0.0).then_some(self)
+        let changes = self.drop != 0.0 || self.grow != 0.0 || self.of == ShareOf::Initial;
+        changes.then_some(self)
     }
 }
 

@@ -58,6 +58,10 @@ impl FollowLearningRate {
         Ok(Self { fractions, timing })
     }
 
+    pub(super) fn timing(&self) -> Timing {
+        self.timing
+    }
+
     /// A schedule that follows the base rate of a scheduler of Burn, from its present state on.
     ///
     /// # Errors

@@ -24,6 +24,22 @@ pub struct Stage {
     pub turnover: Turnover,
 }
 
+impl Staircase {
+    /// The number of updates in steps `1..=steps`.
+    pub(super) fn updates_within(&self, steps: u64) -> u64 {
+        let mut before = 0;
+        let mut count = 0;
+        for stage in &self.stages {
+            let until = self.timing.updates_within(stage.until.min(steps));
+            if stage.turnover.unless_zero().is_some() {
+                count += until.saturating_sub(before);
+            }
+            before = until;
+        }
+        count
+    }
+}
+
 impl Schedule for Staircase {
     fn turnover(&self, step: u64) -> Option<Turnover> {
         self.timing.index(step)?;

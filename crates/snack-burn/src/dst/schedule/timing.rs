@@ -59,6 +59,24 @@ impl Timing {
         Some(since / self.interval - u64::from(self.start == 0))
     }
 
+    /// The number of updates in steps `1..=steps`.
+    pub fn updates_within(&self, steps: u64) -> u64 {
+        let last = self.stop.map_or(steps, |stop| stop.min(steps));
+        match last.checked_sub(self.start) {
+            Some(since) if self.interval > 0 && last > 0 => {
+                since / self.interval + u64::from(self.start > 0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The step of the update with so many before it.
+    pub(super) fn step_of(&self, index: u64) -> u64 {
+        let intervals = index.saturating_add(u64::from(self.start == 0));
+        self.start
+            .saturating_add(intervals.saturating_mul(self.interval))
+    }
+
     /// `(step - start) / (stop - start)`, within `[0, 1]`; 0 without a `stop`.
     pub fn progress(&self, step: u64) -> f64 {
         let Some(stop) = self.stop else { return 0.0 };
@@ -128,6 +146,33 @@ mod tests {
             let indices: Vec<u64> = (0..40).filter_map(|step| timing.index(step)).collect();
             assert_eq!(indices, Vec::from_iter(0..indices.len() as u64));
         }
+    }
+
+    #[test]
+    fn updates_are_counted() {
+        for timing in [
+            Timing::every(10),
+            Timing::every(10).until(20),
+            Timing::every(10).starting_at(5),
+            Timing::every(10).starting_at(10).until(29),
+            Timing::every(10).starting_at(7).until(7),
+            Timing::every(50),
+            Timing::every(0),
+        ] {
+            let all = steps(timing);
+            for last in 0..40 {
+                let expected = all.iter().filter(|&&step| step <= last).count() as u64;
+                assert_eq!(
+                    timing.updates_within(last),
+                    expected,
+                    "{timing:?} to {last}"
+                );
+            }
+            for (index, &step) in all.iter().enumerate() {
+                assert_eq!(timing.step_of(index as u64), step, "{timing:?}");
+            }
+        }
+        assert_eq!(Timing::every(1).updates_within(u64::MAX), u64::MAX);
     }
 
     #[test]

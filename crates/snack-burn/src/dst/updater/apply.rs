@@ -34,6 +34,7 @@ impl Dst {
             recorded(optimizer)
         });
         let (mut weights, mut moved) = (BTreeMap::new(), Vec::new());
+        let mut patterns = Vec::new();
         let mut changes = Changes::default();
         for (planned, new) in plans.into_iter().zip(cells) {
             let Planned {
@@ -43,6 +44,7 @@ impl Dst {
                 ..
             } = planned;
             let new = new.into_inner().expect("the scope has waited for it");
+            patterns.push(new.pattern.clone());
             weights.insert(layer.name.clone(), new);
             changes.layers.push(LayerChange {
                 name: layer.name,
@@ -72,8 +74,10 @@ impl Dst {
             }
         }
         let model = replace_weights(model, weights);
-        for (change, (_, _, values)) in changes.layers.iter().zip(&moved) {
-            self.slots.apply(change, values, self.step, self.seed);
+        let parts = changes.layers.iter().zip(patterns).zip(&moved);
+        for ((change, after), (_, _, values)) in parts {
+            self.slots
+                .apply(change, after, values, self.step, self.seed);
             for follower in &mut self.followers {
                 follower.remap(change);
             }

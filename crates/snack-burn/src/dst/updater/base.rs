@@ -1,15 +1,16 @@
 //! The updater and what users call.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use burn::module::{Module, ParamGroup};
 use burn::optim::ModuleOptimizer;
 
-use super::rule::{Group, Rule};
+use super::rule::{Group, Rule, values_path};
 use crate::dst::collect::Collected;
 use crate::dst::slots::SlotStates;
 use crate::dst::{Changes, DstError, DstState, History, PerSlot, TopologyUpdate};
-use crate::nn::{FoundLayer, find_layers};
+use crate::nn::{FoundLayer, find_layers, layer_label};
 use crate::tap::Listener;
 
 /// Updates the topology of the [`SparseLinear`](crate::nn::SparseLinear) layers of a model while it
@@ -41,6 +42,12 @@ use crate::tap::Listener;
 /// before it. Where several backward passes are accumulated for one optimizer step, the factors of
 /// all of them make up the gradient, as they do for the optimizer.
 ///
+/// One updater owns a model: it must be the only thing that changes connections. After restoring a
+/// model, make another updater with [`init_from`](crate::dst::DstConfig::init_from). Layers that
+/// share one parameter (tied layers, or clones of a layer in one model) are refused.
+///
+/// [Words](crate::dst#words) explains what is called a slot, a turnover and so on.
+///
 /// The gradients are those of the very model that [`init`](crate::dst::DstConfig::init) saw or the last
 /// call of [`step`](Dst::step) returned. Backward passes through forks of it, as several devices
 /// need them, count if [`listen_to`](Dst::listen_to) is told of the forks first; passes through
@@ -57,6 +64,8 @@ pub struct Dst {
     pub(super) followers: Vec<Box<dyn PerSlot>>,
     pub(super) last: Option<TopologyUpdate>,
     pub(super) changes: Option<Changes>,
+    /// Whether the optimizer was seen to keep the step counters that a rule needs.
+    pub(super) clocks_checked: bool,
 }
 
 /// A layer as the updater knows it.
@@ -99,11 +108,22 @@ impl Dst {
         let Some(first) = found.first() else {
             return Err(DstError::NoSparseLayers);
         };
+        check_ties(&found)?;
         let mut all = vec![Group { group: None, rule }];
         all.extend(groups.into_iter().map(|(group, rule)| Group {
             group: Some(group),
             rule,
         }));
+        let unmatched = |group: &&Group| !found.iter().any(|layer| group.matches(layer));
+        if let Some(group) = all.iter().find(unmatched) {
+            return Err(DstError::GroupMatchesNothing {
+                group: group
+                    .group
+                    .as_ref()
+                    .map_or(String::new(), |g| format!("{g:?}")),
+                first: values_path(first),
+            });
+        }
         let group_of = |layer: &FoundLayer| {
             let last = all.iter().rposition(|group| group.matches(layer));
             last.expect("the first group matches all")
@@ -133,8 +153,9 @@ impl Dst {
             followers: Vec::new(),
             last: None,
             changes: None,
+            clocks_checked: false,
         };
-        dst.slots = SlotStates::new(&found, state.slots, |index| dst.needs(index))?;
+        dst.slots = SlotStates::new(&found, &state.layers, state.slots, |index| dst.needs(index))?;
         dst.collected = Collected::from_state(state.factors, &found)?;
         if dst.needs_of_all().functional {
             dst.check_reachability(&found)?;
@@ -167,6 +188,7 @@ impl Dst {
         DstState {
             step: self.step,
             skipped: self.skipped,
+            layers: self.slots.identities(),
             slots: self.slots.to_state(),
             factors: self.collected.to_state(),
         }
@@ -177,8 +199,8 @@ impl Dst {
         self.step
     }
 
-    /// Updates that were due and did not happen, because no gradient was there or it was not
-    /// finite.
+    /// Updates that were due and did not happen, because no gradient was there, or because it or a
+    /// value was not finite.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -209,9 +231,10 @@ impl Dst {
     /// Counts an optimizer step and, where the schedule says so, replaces connections. Values and
     /// optimizer states of survivors move with their coordinates, parameter ids stay.
     ///
-    /// Nothing changes where the turnover rounds to nothing, and where a gradient is missing or not
-    /// finite: [`last_update`](Self::last_update) then says so and [`skipped`](Self::skipped)
-    /// counts it.
+    /// Nothing changes where the turnover rounds to nothing, and where a gradient that the rule looks
+    /// at is missing or not finite, or a value is not finite: [`last_update`](Self::last_update) then
+    /// says so and [`skipped`](Self::skipped) counts it. Layers whose values want no gradient, as
+    /// after `no_grad`, stay as they are and are not listed.
     ///
     /// # Panics
     ///
@@ -244,16 +267,21 @@ impl Dst {
     /// # Errors
     ///
     /// A criterion lacks data, proposes what it may not, or gives lists of the wrong length; the
-    /// model's layers are not those that the updater was made for; or the optimizer cannot be
-    /// recorded.
+    /// model's layers are not those that the updater was made for, or something else has changed
+    /// their connections; or the optimizer cannot be recorded, or lacks the step counters that
+    /// [`StatePolicy::LocalClock`](crate::dst::StatePolicy::LocalClock) needs, which is found on the
+    /// first call after it has states.
     pub fn try_step<M: Module>(
         &mut self,
         model: M,
         optimizer: &mut ModuleOptimizer,
     ) -> (M, Result<(), DstError>) {
-        self.step += 1;
+        self.step = self.step.saturating_add(1);
         self.last = None;
         self.changes = None;
+        if let Err(error) = self.check_clocks(&model, optimizer) {
+            return (model, Err(error));
+        }
         let Some(found) = self.layers_to_look_at(&model) else {
             return (model, Ok(()));
         };
@@ -261,7 +289,11 @@ impl Dst {
             Ok(decision) => self.apply(model, optimizer, decision),
             Err(error) => (model, Err(error)),
         };
-        self.listen(&find_layers(&model));
+        let found = find_layers(&model);
+        if result.is_ok() {
+            self.slots.share(&found);
+        }
+        self.listen(&found);
         (model, result)
     }
 
@@ -271,6 +303,20 @@ impl Dst {
         let entries = self.layers.iter().filter(rewired);
         entries.map(|entry| entry.name.as_str()).collect()
     }
+}
+
+/// Layers that share one parameter would move its optimizer state twice.
+fn check_ties(found: &[FoundLayer]) -> Result<(), DstError> {
+    let mut seen: BTreeMap<u64, &str> = BTreeMap::new();
+    for layer in found {
+        if let Some(first) = seen.insert(layer.values_id.val(), &layer.name) {
+            return Err(DstError::TiedLayers {
+                first: layer_label(first).to_string(),
+                second: layer_label(&layer.name).to_string(),
+            });
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Dst {

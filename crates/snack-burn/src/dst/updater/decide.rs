@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::Module;
 use burn::tensor::TensorData;
+use rayon::prelude::*;
 
 use super::{Dst, Rule};
 use crate::dst::collect::{FoundFactors, read_all};
@@ -28,6 +29,13 @@ pub(super) struct Decision {
     pub plans: Vec<Planned>,
 }
 
+impl Decision {
+    /// A rule that is due changes nothing; the first reason is kept.
+    fn skip(&mut self, reason: SkipReason) {
+        self.update.skipped.get_or_insert(reason);
+    }
+}
+
 impl Dst {
     /// The layers, unless this step neither updates nor captures nor comes before one that does.
     pub(super) fn layers_to_look_at<M: Module>(&self, model: &M) -> Option<Vec<FoundLayer>> {
@@ -36,7 +44,7 @@ impl Dst {
             .any(|rule| {
                 rule.schedule.turnover(self.step).is_some()
                     || rule.captures(self.step)
-                    || rule.captures(self.step + 1)
+                    || rule.captures(self.step.saturating_add(1))
             })
             .then(|| find_layers(model))
     }
@@ -61,7 +69,7 @@ impl Dst {
             };
             due = true;
             let members: Vec<usize> = (0..found.len())
-                .filter(|&layer| self.layers[layer].group == index)
+                .filter(|&layer| self.layers[layer].group == index && !found[layer].frozen)
                 .collect();
             if members.is_empty() {
                 continue;
@@ -71,27 +79,36 @@ impl Dst {
                 true => self.collected.factors(found, &members, rule.scratch_bytes),
                 false => BTreeMap::new(),
             };
-            let usable: Vec<usize> = match needs.needs_factors() {
-                false => members.clone(),
-                true => members
-                    .iter()
-                    .copied()
-                    .filter(|layer| matches!(factors[layer], FoundFactors::Finite(_)))
-                    .collect(),
+            let measured = match needs.activity {
+                true => self.slots.measured(found, &members, self.step),
+                false => BTreeMap::new(),
             };
-            if needs.needs_factors() {
-                let bad = |layer: &&usize| matches!(factors[layer], FoundFactors::NotFinite);
-                let reason = match members.iter().find(bad) {
-                    Some(&layer) => Some(SkipReason::NonFiniteGradient {
-                        layer: found[layer].name.clone(),
-                    }),
-                    None if usable.is_empty() => Some(SkipReason::NoGradient),
-                    None => None,
-                };
-                if reason.is_some() {
-                    decision.update.skipped = decision.update.skipped.or(reason);
-                    continue;
-                }
+            // Whether the gradients of a layer are finite, if there are any.
+            let finite = |layer: &usize| {
+                let of_factors = factors.get(layer).map(|factors| match factors {
+                    FoundFactors::Missing => None,
+                    FoundFactors::NotFinite => Some(false),
+                    FoundFactors::Finite(_) => Some(true),
+                });
+                let of_activity = measured.get(layer).copied();
+                let mut answers = [of_factors, of_activity].into_iter().flatten();
+                answers.try_fold(true, |all, answer| Some(all && answer?))
+            };
+            let is_bad = |layer: &&usize| finite(layer) == Some(false);
+            if let Some(&layer) = members.iter().find(is_bad) {
+                decision.skip(SkipReason::NonFiniteGradient {
+                    layer: found[layer].name.clone(),
+                });
+                continue;
+            }
+            let usable: Vec<usize> = members
+                .iter()
+                .copied()
+                .filter(|layer| finite(layer).is_some())
+                .collect();
+            if usable.is_empty() {
+                decision.skip(SkipReason::NoGradient);
+                continue;
             }
             let functional = match needs.functional {
                 true => self.functional_of(found, rule)?,
@@ -99,6 +116,12 @@ impl Dst {
             };
             let values = read_values(found, &usable);
             let views = self.slots.views(found, &values, needs, &factors, self.step);
+            if let Some(view) = views.par_iter().find_first(|view| !view.is_finite()) {
+                decision.skip(SkipReason::NonFiniteValue {
+                    layer: view.name().to_string(),
+                });
+                continue;
+            }
             let net = NetView::new(
                 views
                     .iter()
@@ -129,6 +152,9 @@ impl Dst {
                 continue;
             }
             self.collected.clear(&layer.name);
+            if layer.frozen {
+                continue;
+            }
             let outcome = outcomes.remove(&index);
             let plan = outcome.as_ref().map(|(plan, ..)| plan);
             decision.update.layers.push(LayerUpdate::of(layer, plan));
@@ -164,7 +190,7 @@ impl Dst {
         }
         match found.len() == self.layers.len() {
             true => self.slots.check(found),
-            false => Err(DstError::PlanCount {
+            false => Err(DstError::LayerCount {
                 expected: self.layers.len(),
                 found: found.len(),
             }),
@@ -209,7 +235,9 @@ impl Dst {
         let graph = match &rule.graph {
             Some(graph) => graph,
             None => {
-                chain = LayerGraph::chain(&layers)?;
+                chain = LayerGraph::chain(&layers).map_err(|source| DstError::NoChain {
+                    source: Box::new(source),
+                })?;
                 &chain
             }
         };

@@ -18,7 +18,7 @@ impl Dst {
             let grows = rule.method.needs().needs_factors()
                 && rule.schedule.captures(self.step, rule.accumulate);
             if let Some(activity) = rule.activity {
-                self.slots.add_activity(layer, &parts, activity);
+                self.slots.add_activity(layer, &parts, activity, self.step);
             }
             if grows {
                 self.collected.add(&layer.name, parts);
@@ -28,15 +28,14 @@ impl Dst {
 
     /// Listens for the factors of the next step, of the layers whose rules want them.
     pub(super) fn listen(&self, found: &[FoundLayer]) {
-        let wanting = (0..found.len().min(self.layers.len())).filter(|&layer| {
-            self.rule_of(layer)
-                .is_some_and(|rule| rule.captures(self.step + 1))
-        });
+        let next = self.step.saturating_add(1);
+        let wanting = (0..found.len().min(self.layers.len()))
+            .filter(|&layer| self.rule_of(layer).is_some_and(|rule| rule.captures(next)));
         let rows = self.groups.iter().filter_map(|group| group.rule.as_ref());
         let rows = rows.filter_map(|rule| rule.max_rows).min();
         let rows = rows.map(|most| RowSample {
             most,
-            seed: self.seed ^ (self.step + 1).rotate_left(40),
+            seed: self.seed ^ next.rotate_left(40),
         });
         let nodes = wanting.filter_map(|layer| Some((found[layer].node?, found[layer].values_id)));
         self.listener.listen(nodes, rows);

@@ -2,6 +2,7 @@
 
 mod apply;
 mod base;
+mod clocks;
 mod decide;
 mod gather;
 mod rule;

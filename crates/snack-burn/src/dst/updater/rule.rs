@@ -18,6 +18,14 @@ pub struct Rule {
     pub(crate) graph: Option<LayerGraph>,
 }
 
+/// Path of a layer's values in the model.
+pub(super) fn values_path(layer: &FoundLayer) -> String {
+    match layer.name.as_str() {
+        "" => "values".to_string(),
+        name => format!("{name}.values"),
+    }
+}
+
 /// Layers and their rule; `None` leaves them as they are.
 pub(super) struct Group {
     /// `None` matches all.
@@ -30,10 +38,7 @@ impl Group {
         let Some(group) = &self.group else {
             return true;
         };
-        let values = match layer.name.as_str() {
-            "" => "values".to_string(),
-            name => format!("{name}.values"),
-        };
+        let values = values_path(layer);
         [&values, &layer.name]
             .iter()
             .any(|path| group.matches(&layer.values_id, Some(path)))
