@@ -118,34 +118,52 @@ pub fn fan_in(report: &DensityReport) -> Result<String, PlotError> {
 ///
 /// [`PlotError::Empty`] without a finite loss.
 pub fn loss(points: &[(u64, f64)], updates: &[u64]) -> Result<String, PlotError> {
-    let points: Vec<(f64, f64)> = points
+    curves("Loss", "loss", &[("", points.to_vec())], updates)
+}
+
+/// Named quantities of one unit over the steps of a run, with marks at topology updates; the scale is
+/// logarithmic if they differ by more than twenty times.
+///
+/// # Errors
+///
+/// [`PlotError::Empty`] without a finite number.
+pub fn curves(
+    title: &str,
+    unit: &str,
+    lines: &[(&str, Vec<(u64, f64)>)],
+    updates: &[u64],
+) -> Result<String, PlotError> {
+    let lines: Vec<(String, Vec<(f64, f64)>)> = lines
         .iter()
-        .filter(|(_, loss)| loss.is_finite())
-        .map(|&(step, loss)| (step as f64, loss))
+        .map(|(name, points)| {
+            let points = points.iter().filter(|(_, value)| value.is_finite());
+            let points = points.map(|&(step, value)| (step as f64, value));
+            (name.to_string(), points.collect::<Vec<_>>())
+        })
+        .filter(|(_, points)| !points.is_empty())
         .collect();
-    if points.is_empty() {
-        return Err(PlotError::Empty("a loss"));
+    if lines.is_empty() {
+        return Err(PlotError::Empty("finite numbers"));
     }
-    let (low, high) = range(points.iter().map(|&(_, loss)| loss));
+    let values = lines.iter().flat_map(|(_, points)| points);
+    let (low, high) = range(values.map(|&(_, value)| value));
     // More would be a black bar.
     let every = updates.len().div_ceil(MOST_MARKS).max(1);
     let frame = Frame {
         title: match (updates, every) {
-            ([], _) => "Loss".into(),
-            (_, 1) => "Loss; ticks at the bottom mark topology updates".into(),
+            ([], _) => title.into(),
+            (_, 1) => format!("{title}; ticks at the bottom mark topology updates"),
             (_, every) => {
-                format!("Loss; a tick at the bottom marks one of every {every} topology updates")
+                format!("{title}; a tick at the bottom marks one of every {every} topology updates")
             }
         },
-        y: "loss",
+        y: unit,
         logarithmic: low > 0.0 && high > 20.0 * low,
         from_zero: false,
     };
     let updates = updates.iter().step_by(every);
     let updates: Vec<f64> = updates.map(|&step| step as f64).collect();
-    draw(SIZE, |root| {
-        frame.draw(root, &[(String::new(), points)], &updates)
-    })
+    draw(SIZE, |root| frame.draw(root, &lines, &updates))
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -165,14 +183,14 @@ fn draw(size: (u32, u32), picture: impl FnOnce(&Area<'_>) -> Drawn) -> Result<St
 }
 
 /// Axes for lines over steps.
-struct Frame {
+struct Frame<'a> {
     title: String,
-    y: &'static str,
+    y: &'a str,
     logarithmic: bool,
     from_zero: bool,
 }
 
-impl Frame {
+impl Frame<'_> {
     fn draw(&self, root: &Area<'_>, lines: &[(String, Vec<(f64, f64)>)], marks: &[f64]) -> Drawn {
         let labelled = lines.len() <= MOST_LABELS && lines.iter().any(|(name, _)| !name.is_empty());
         let longest = lines.iter().map(|(name, _)| name.chars().count()).max();

@@ -41,6 +41,31 @@ pub struct LogLine {
     pub update: Option<UpdateLine>,
 }
 
+impl LogLine {
+    /// The lines of a log, without a last one that was cut off.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::DamagedLog`] if another line is not a log line; [`Gpt2Error::Io`] if the file
+    /// cannot be read.
+    pub fn read_all(path: &Path) -> Result<Vec<Self>, Gpt2Error> {
+        let text = fs::read(path).map_err(Gpt2Error::io("read", path))?;
+        text.split_inclusive(|&byte| byte == b'\n')
+            .filter(|line| line.ends_with(b"\n"))
+            .enumerate()
+            .map(|(index, line)| Self::parse(line, index, path))
+            .collect()
+    }
+
+    fn parse(line: &[u8], index: usize, path: &Path) -> Result<Self, Gpt2Error> {
+        serde_json::from_slice(line).map_err(|error| Gpt2Error::DamagedLog {
+            path: path.to_owned(),
+            line: index + 1,
+            reason: error.to_string(),
+        })
+    }
+}
+
 /// One topology update, summed over the layers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UpdateLine {
@@ -104,12 +129,7 @@ impl LogWriter {
             .split_inclusive(|&byte| byte == b'\n')
             .filter(|line| line.ends_with(b"\n"));
         for (index, line) in complete.enumerate() {
-            let parsed: LogLine =
-                serde_json::from_slice(line).map_err(|error| Gpt2Error::DamagedLog {
-                    path: path.to_owned(),
-                    line: index + 1,
-                    reason: error.to_string(),
-                })?;
+            let parsed = LogLine::parse(line, index, path)?;
             end += line.len();
             if parsed.step <= step {
                 kept = end;

@@ -1,4 +1,4 @@
-use super::{Interrupt, LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine};
+use super::{Interrupt, LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine, write_pictures};
 use crate::{DeviceChoice, Gpt2Error, Summary, output::quoted};
 use core::fmt;
 use std::path::PathBuf;
@@ -107,6 +107,7 @@ pub fn train(
         }
         if !last && interrupt.is_requested(step) {
             trainer.save(&dir.checkpoint())?;
+            write_pictures(dir)?;
             progress.finish();
             return Ok(Outcome::Interrupted {
                 step,
@@ -119,6 +120,7 @@ pub fn train(
             trainer.save(&dir.checkpoint())?;
         }
     }
+    write_pictures(dir)?;
     progress.finish();
     Ok(Outcome::Finished {
         summary: Summary::of(&trainer),

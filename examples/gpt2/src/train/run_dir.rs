@@ -8,6 +8,8 @@ use std::{
 const LOG: &str = "log.jsonl";
 const CHECKPOINT: &str = "checkpoint.bpk";
 const LOG_TEMPORARY: &str = "log.jsonl.tmp";
+/// The pictures of a run, in the order of [`write_pictures`](super::write_pictures).
+pub(super) const PICTURES: [&str; 4] = ["loss.svg", "perplexity.svg", "density.svg", "memory.svg"];
 
 /// The folder of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +60,7 @@ impl RunDir {
     /// Creates a folder for a new run.
     ///
     /// An existing folder is taken if it holds no run, or if `overwrite` allows to replace the one
-    /// that it holds. Its files stay until the new run writes its own.
+    /// that it holds. Its log and checkpoint stay until the new run writes its own.
     ///
     /// # Errors
     ///
@@ -66,6 +68,10 @@ impl RunDir {
     pub fn create(path: &Path, overwrite: bool) -> Result<Self, Gpt2Error> {
         Self::check_free(path, overwrite)?;
         fs::create_dir_all(path).map_err(Gpt2Error::io("create the folder", path))?;
+        for picture in PICTURES {
+            // Of the run that is replaced; the new one draws its own at its end.
+            fs::remove_file(path.join(picture)).ok();
+        }
         Ok(Self {
             path: path.to_owned(),
         })
@@ -147,7 +153,8 @@ fn is_leftover(name: &str) -> bool {
                 .split_once('-')
         })
         .is_some_and(|(process, number)| digits(process) && digits(number));
-    of_checkpoint || name == LOG_TEMPORARY
+    let of_picture = PICTURES.iter().any(|picture| name == format!("{picture}.tmp"));
+    of_checkpoint || of_picture || name == LOG_TEMPORARY
 }
 
 /// The folders `PREFIX-NUMBER` in `parent`, in order.

@@ -125,3 +125,29 @@ fn shares_that_a_method_has_no_use_for_are_refused() {
         assert!(message.contains(method.name()), "{message}");
     }
 }
+
+#[test]
+fn a_run_leaves_pictures_and_replaces_those_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    std::fs::create_dir(&run).unwrap();
+    std::fs::write(run.join("memory.svg"), "of another run").unwrap();
+    finish(&Args {
+        overwrite: true,
+        ..tiny(dir.path())
+    })
+    .unwrap();
+    for (picture, label) in [
+        ("loss.svg", "nats per token"),
+        ("perplexity.svg", "Held-out perplexity"),
+        ("density.svg", "MLP weights that exist"),
+    ] {
+        let text = std::fs::read_to_string(run.join(picture)).unwrap();
+        assert!(
+            text.contains(label) && text.ends_with("</svg>\n"),
+            "{picture}"
+        );
+    }
+    // The host does not say how much it holds.
+    assert!(!run.join("memory.svg").exists() || !cfg!(feature = "flex"));
+}
