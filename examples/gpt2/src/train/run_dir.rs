@@ -153,7 +153,9 @@ fn is_leftover(name: &str) -> bool {
                 .split_once('-')
         })
         .is_some_and(|(process, number)| digits(process) && digits(number));
-    let of_picture = PICTURES.iter().any(|picture| name == format!("{picture}.tmp"));
+    let of_picture = PICTURES
+        .iter()
+        .any(|picture| name == format!("{picture}.tmp"));
     of_checkpoint || of_picture || name == LOG_TEMPORARY
 }
 
