@@ -48,8 +48,8 @@ impl MaskedLinear {
         }
     }
 
-    /// Applies the forward pass on the input tensor, in [mixed
-    /// precision](crate::nn::SparseLinear::forward#mixed-precision) for an input in half precision.
+    /// Applies the forward pass on the input tensor, in mixed precision for an
+    /// input in half precision, as [`SparseLinear::forward`](crate::nn::SparseLinear::forward).
     ///
     /// # Shapes
     ///
