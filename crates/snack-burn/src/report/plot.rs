@@ -118,7 +118,10 @@ pub fn fan_in(report: &DensityReport) -> Result<String, PlotError> {
 ///
 /// [`PlotError::Empty`] without a finite loss.
 pub fn loss(points: &[(u64, f64)], updates: &[u64]) -> Result<String, PlotError> {
-    curves("Loss", "loss", &[("", points.to_vec())], updates)
+    curves("Loss", "loss", &[("", points.to_vec())], updates).map_err(|error| match error {
+        PlotError::Empty(_) => PlotError::Empty("a loss"),
+        other => other,
+    })
 }
 
 /// Named quantities of one unit over the steps of a run, with marks at topology updates; the scale is
