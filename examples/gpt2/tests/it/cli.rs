@@ -1,3 +1,4 @@
+use crate::program::on_cpu;
 use crate::support::{finish, tiny};
 use clap::{CommandFactory, Parser};
 use gpt2::{Args, DeviceChoice, MlpMode, TrainOptions};
@@ -331,6 +332,7 @@ fn closed_outputs_do_not_end_a_run() {
     let mut child = Command::new(program)
         .args(["--steps", "20", "--eval-every", "1", "--width", "16"])
         .args(["--layers", "1", "--context", "16"])
+        .args(on_cpu(&[]))
         .arg("--text")
         .arg(&tiny.text[0])
         .arg("--out")

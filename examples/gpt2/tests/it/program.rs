@@ -26,10 +26,19 @@ pub fn program(name: &str) -> Option<PathBuf> {
     None
 }
 
+/// The CPU device where there is one: on a GPU a command tunes its kernels first.
+pub fn on_cpu(args: &[&str]) -> &'static [&'static str] {
+    match cfg!(feature = "flex") && !args.contains(&"--device") {
+        true => &["--device", "flex"],
+        false => &[],
+    }
+}
+
 /// Runs a command with this standard input; fails if it is not built.
 pub fn run(program: &PathBuf, args: &[&str], input: &[u8]) -> Run {
     let mut child = Command::new(program)
         .args(args)
+        .args(on_cpu(args))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
