@@ -9,6 +9,7 @@ mod decode;
 mod device;
 mod error;
 mod eval;
+pub mod fused;
 mod gpu_meter;
 mod init;
 mod model;

@@ -5,10 +5,10 @@ use super::{
     names::{self, COL_INDICES, HEAD, ROW_OFFSETS, SHAPE, VALUES},
     weight_files::WeightFiles,
 };
-use crate::{Attention, Block, Gpt2, Gpt2Config, Mlp, Precision};
+use crate::{Attention, Block, Gpt2, Gpt2Config, LayerNorm, Mlp, Precision};
 use burn::{
     module::Param,
-    nn::{DropoutConfig, Embedding, LayerNorm, LayerNormConfig, Linear},
+    nn::{DropoutConfig, Embedding, Linear},
     tensor::{Device, Tensor, TensorData},
 };
 use snack_burn::prelude::{Pattern, SparseError};
@@ -220,11 +220,10 @@ impl ParamReader<'_> {
     }
 
     fn norm(&mut self, name: &str, config: &Gpt2Config) -> Result<LayerNorm, WeightFileError> {
-        let mut norm = LayerNormConfig::new(config.width)
-            .with_epsilon(config.epsilon)
-            .init(self.device);
-        norm.gamma = self.param(&format!("{name}.weight"), [config.width])?;
-        norm.beta = Some(self.param(&format!("{name}.bias"), [config.width])?);
-        Ok(norm)
+        Ok(LayerNorm::from_parameters(
+            self.param(&format!("{name}.weight"), [config.width])?,
+            self.param(&format!("{name}.bias"), [config.width])?,
+            config.epsilon,
+        ))
     }
 }

@@ -5,8 +5,8 @@ use super::{
     staging::Staging,
     weight_files::{DENSE_FILE, INDEX_FILE, SPARSE_FILE, SPARSE_FORMAT, SPARSE_VERSION},
 };
-use crate::{Gpt2, MlpLinear};
-use burn::nn::{LayerNorm, Linear};
+use crate::{Gpt2, LayerNorm, MlpLinear};
+use burn::nn::Linear;
 use clap::ValueEnum;
 use std::{
     collections::HashMap,
@@ -158,11 +158,9 @@ impl<'a> TensorList<'a> {
         self.push(&format!("{name}.weight"), |dtype| {
             OutputTensor::vector(&norm.gamma, dtype)
         });
-        if let Some(beta) = &norm.beta {
-            self.push(&format!("{name}.bias"), |dtype| {
-                OutputTensor::vector(beta, dtype)
-            });
-        }
+        self.push(&format!("{name}.bias"), |dtype| {
+            OutputTensor::vector(&norm.beta, dtype)
+        });
     }
 
     fn linear(&mut self, name: &str, layer: &'a Linear) {

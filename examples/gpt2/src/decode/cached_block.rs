@@ -1,6 +1,9 @@
-use super::{DecodeState, inference::gelu};
-use crate::{Block, Gpt2, causal_mask};
-use burn::tensor::{Int, Tensor, activation::softmax};
+use super::DecodeState;
+use crate::{
+    Block, Gpt2,
+    fused::{causal_softmax, gelu_tanh},
+};
+use burn::tensor::{FloatDType::F32, Int, Tensor, activation::softmax};
 
 /// Reads whole prompts into an empty state and returns the logits of the next token.
 ///
@@ -10,14 +13,14 @@ use burn::tensor::{Int, Tensor, activation::softmax};
 /// - output: `[batch, vocabulary]`
 pub(super) fn prefill(model: &Gpt2, state: &mut DecodeState, prompt: Tensor<2, Int>) -> Tensor<2> {
     let [_, length] = prompt.dims();
-    let mask = causal_mask(length, &prompt.device());
     let positions = model.wpe.weight.val().narrow(0, 0, length).unsqueeze();
     let mut x = model.wte.forward(prompt.clone()) + positions;
     for (index, block) in model.h.iter().enumerate() {
-        x = apply(block, x, mask.clone(), |entries| {
+        let remember = |entries: Tensor<4>| {
             state.fill(index, entries.clone());
             entries
-        });
+        };
+        x = apply(block, x, remember, causal_softmax);
     }
     state.start(prompt);
     finish(model, state, x.narrow(1, length - 1, 1))
@@ -36,8 +39,9 @@ pub(super) fn step(model: &Gpt2, state: &mut DecodeState) -> Tensor<2> {
     let mask = state.mask();
     let mut x = model.wte.forward(tokens) + position;
     for (index, block) in model.h.iter().enumerate() {
-        x = apply(block, x, mask.clone(), |entries| {
-            state.append(index, entries)
+        let remember = |entries| state.append(index, entries);
+        x = apply(block, x, remember, |scores, scale| {
+            softmax(scores.mul_scalar(scale) + mask.clone(), 3)
         });
     }
     state.advance();
@@ -47,7 +51,7 @@ pub(super) fn step(model: &Gpt2, state: &mut DecodeState) -> Tensor<2> {
 /// The logits of the newest tokens; the most probable ones come next.
 fn finish(model: &Gpt2, state: &mut DecodeState, x: Tensor<3>) -> Tensor<2> {
     let [batch, _, width] = x.dims();
-    let x = model.ln_f.forward(x).reshape([batch, width]);
+    let x = model.ln_f.forward(x, F32).reshape([batch, width]);
     let logits = x.matmul(model.wte.weight.val().transpose());
     state.propose(logits.clone().argmax(1));
     logits
@@ -59,20 +63,23 @@ fn finish(model: &Gpt2, state: &mut DecodeState, x: Tensor<3>) -> Tensor<2> {
 /// # Shapes
 ///
 /// - x: `[batch, tokens, width]`
-/// - mask: `[1, 1, tokens, places]`
 /// - remember: from `[batch, 2 heads, tokens, head_width]` to `[batch, 2 heads, places, head_width]`
+/// - weigh: from scores and their scale to weights, both `[batch, heads, tokens, places]`
 /// - output: `[batch, tokens, width]`
 fn apply(
     block: &Block,
     x: Tensor<3>,
-    mask: Tensor<4>,
     remember: impl FnOnce(Tensor<4>) -> Tensor<4>,
+    weigh: impl FnOnce(Tensor<4>, f64) -> Tensor<4>,
 ) -> Tensor<3> {
     let [batch, tokens, width] = x.dims();
     let heads = block.attn.heads();
     let head_width = width / heads;
 
-    let qkv = block.attn.c_attn.forward(block.ln_1.forward(x.clone()));
+    let qkv = block
+        .attn
+        .c_attn
+        .forward(block.ln_1.forward(x.clone(), F32));
     let qkv = match tokens {
         // The same for one token, and in memory order.
         1 => qkv.reshape([batch, 3 * heads, 1, head_width]),
@@ -85,15 +92,14 @@ fn apply(
     let key = entries.clone().narrow(1, 0, heads);
     let value = entries.narrow(1, heads, heads);
 
-    let query = query.mul_scalar(1.0 / (head_width as f64).sqrt());
-    let weights = softmax(query.matmul(key.transpose()) + mask, 3);
-    let mixed = weights.matmul(value);
+    let scale = 1.0 / (head_width as f64).sqrt();
+    let mixed = weigh(query.matmul(key.transpose()), scale).matmul(value);
     let joined = match tokens {
         1 => mixed.reshape([batch, 1, width]),
         _ => mixed.swap_dims(1, 2).reshape([batch, tokens, width]),
     };
     let x = x + block.attn.c_proj.forward(joined);
 
-    let hidden = gelu(block.mlp.c_fc.forward(block.ln_2.forward(x.clone())));
+    let hidden = gelu_tanh(block.mlp.c_fc.forward(block.ln_2.forward(x.clone(), F32)));
     x + block.mlp.c_proj.forward(hidden)
 }

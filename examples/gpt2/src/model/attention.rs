@@ -1,12 +1,9 @@
-use super::precision::{convert, project};
-use crate::{Gpt2Config, InitStream};
+use super::precision::project;
+use crate::{Gpt2Config, InitStream, fused::causal_softmax};
 use burn::{
     module::Module,
     nn::{Dropout, DropoutConfig, Linear},
-    tensor::{
-        Device, FloatDType, Tensor, activation::softmax, assert_shape, module::attention,
-        ops::AttentionModuleOptions,
-    },
+    tensor::{Device, Tensor, module::attention, ops::AttentionModuleOptions},
 };
 
 /// Multi-head causal self-attention with one fused projection for queries, keys and values.
@@ -64,26 +61,18 @@ impl Attention {
     /// Mixes every position with the earlier ones, in the precision of `x`; by Burn's fused attention
     /// where nothing is tracked.
     ///
-    /// # Arguments
-    ///
-    /// - `x` - The normalized residual stream.
-    /// - `mask` - The [causal mask](causal_mask) of the sequence length.
-    ///
     /// # Shapes
     ///
-    /// - x: `[batch, tokens, width]`
-    /// - mask: `[1, 1, tokens, tokens]`
+    /// - x: `[batch, tokens, width]`, the normalized residual stream
     /// - output: `[batch, tokens, width]`
     ///
     /// # Panics
     ///
-    /// Panics if the last axis of `x` is not `width`, or if the mask has another length.
-    pub fn forward(&self, x: Tensor<3>, mask: Tensor<4>) -> Tensor<3> {
+    /// Panics if the last axis of `x` is not `width`.
+    pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
         let [batch, tokens, width] = x.dims();
-        assert_shape!(mask, [1, 1, tokens, tokens]);
         let head_width = width / self.heads;
 
-        let dtype = FloatDType::from(x.dtype());
         let qkv = project(&self.c_attn, x)
             .reshape([batch, tokens, 3 * self.heads, head_width])
             .swap_dims(1, 2);
@@ -91,7 +80,7 @@ impl Attention {
         let (query, key, value) = (part(0), part(1), part(2));
 
         let mixed = match query.device().is_autodiff() {
-            true => self.tracked(query, key, value, mask, dtype),
+            true => self.tracked(query, key, value),
             false => {
                 let options = AttentionModuleOptions {
                     is_causal: true,
@@ -104,30 +93,11 @@ impl Attention {
         self.residual_dropout.forward(project(&self.c_proj, joined))
     }
 
-    /// Attention operation by operation: Burn's fused one has no backward pass and no dropout.
-    fn tracked(
-        &self,
-        query: Tensor<4>,
-        key: Tensor<4>,
-        value: Tensor<4>,
-        mask: Tensor<4>,
-        dtype: FloatDType,
-    ) -> Tensor<4> {
+    /// Attention with its weights in memory: Burn's fused one has no backward pass and no dropout.
+    fn tracked(&self, query: Tensor<4>, key: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
         let [_, _, _, head_width] = query.dims();
-        let query = query.mul_scalar(1.0 / (head_width as f64).sqrt());
-        let scores = convert(query.matmul(key.transpose()), FloatDType::F32) + mask;
-        let weights = self.attention_dropout.forward(softmax(scores, 3));
-        convert(weights, dtype).matmul(value)
+        let scale = 1.0 / (head_width as f64).sqrt();
+        let weights = causal_softmax(query.matmul(key.transpose()), scale);
+        self.attention_dropout.forward(weights).matmul(value)
     }
-}
-
-/// The additive causal mask: 0 where a position may look, the lowest finite number where not.
-///
-/// # Shapes
-///
-/// - output: `[1, 1, tokens, tokens]`
-pub fn causal_mask(tokens: usize, device: &Device) -> Tensor<4> {
-    Tensor::<2>::full([tokens, tokens], f32::MIN, device)
-        .triu(1)
-        .reshape([1, 1, tokens, tokens])
 }

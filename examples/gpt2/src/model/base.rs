@@ -1,10 +1,8 @@
-use super::{Block, MlpLinear, Precision, block::INIT_STD, causal_mask, precision::convert};
-use crate::{Gpt2Config, InitStream};
+use super::{Block, LayerNorm, MlpLinear, Precision, block::INIT_STD, precision::convert};
+use crate::{Gpt2Config, InitStream, fused::token_losses};
 use burn::{
     module::Module,
-    nn::{
-        Dropout, DropoutConfig, Embedding, LayerNorm, LayerNormConfig, loss::CrossEntropyLossConfig,
-    },
+    nn::{Dropout, DropoutConfig, Embedding},
     tensor::{Device, FloatDType, Int, Tensor, assert_shape},
 };
 
@@ -51,9 +49,7 @@ impl Gpt2Config {
             h: (0..self.layers)
                 .map(|_| Block::new(self, &mut stream, device))
                 .collect(),
-            ln_f: LayerNormConfig::new(self.width)
-                .with_epsilon(self.epsilon)
-                .init(device),
+            ln_f: LayerNorm::new(self.width, self.epsilon, device),
             precision: Precision::default(),
         }
     }
@@ -98,17 +94,14 @@ impl Gpt2 {
             length <= context,
             "Gpt2::forward: got {length} tokens, but the context is {context}"
         );
-        let device = tokens.device();
         let positions = self.wpe.weight.val().narrow(0, 0, length).unsqueeze();
-        let mask = causal_mask(length, &device);
-
         let x = self.wte.forward(tokens) + positions;
         let mut states = vec![self.dropout.forward(x)];
         for block in &self.h {
             let x = states[states.len() - 1].clone();
-            states.push(block.forward(x, mask.clone(), self.precision));
+            states.push(block.forward(x, self.precision));
         }
-        let last = states.pop().map(|x| self.ln_f.forward(x));
+        let last = states.pop().map(|x| self.ln_f.forward(x, FloatDType::F32));
         states.extend(last);
         states
     }
@@ -127,15 +120,9 @@ impl Gpt2 {
     pub fn loss(&self, tokens: Tensor<2, Int>, targets: Tensor<2, Int>) -> Tensor<1> {
         let [batch, length] = tokens.dims();
         assert_shape!(targets, [batch, length]);
-        let logits = self.forward(tokens);
-        let [_, _, vocabulary] = logits.dims();
-        let count = batch * length;
-        CrossEntropyLossConfig::new()
-            .init(&logits.device())
-            .forward(
-                logits.reshape([count, vocabulary]),
-                targets.reshape([count]),
-            )
+        let hidden = self.hidden_states(tokens).pop();
+        let logits = self.logits(hidden.expect("there is always the state after the embeddings"));
+        token_losses(logits, targets.reshape([batch * length])).mean()
     }
 
     /// The layers that [`MlpMode`](crate::MlpMode) governs, first to last.
@@ -146,14 +133,16 @@ impl Gpt2 {
     }
 
     fn head(&self, x: Tensor<3>) -> Tensor<3> {
+        let [batch, length, _] = x.dims();
+        let [vocabulary, _] = self.wte.weight.dims();
+        convert(self.logits(x), FloatDType::F32).reshape([batch, length, vocabulary])
+    }
+
+    /// Unnormalized predictions in the precision of the model, `[batch tokens, vocabulary]`.
+    fn logits(&self, x: Tensor<3>) -> Tensor<2> {
         let [batch, length, width] = x.dims();
         let weight = self.precision.lower(self.wte.weight.val());
-        let [vocabulary, _] = weight.dims();
-        let logits = self
-            .precision
-            .lower(x)
-            .reshape([batch * length, width])
-            .matmul(weight.transpose());
-        convert(logits, FloatDType::F32).reshape([batch, length, vocabulary])
+        let x = self.precision.lower(x).reshape([batch * length, width]);
+        x.matmul(weight.transpose())
     }
 }

@@ -1,8 +1,7 @@
-use super::{Attention, Mlp, Precision, precision::convert};
+use super::{Attention, LayerNorm, Mlp, Precision, precision::convert};
 use crate::{Gpt2Config, InitStream};
 use burn::{
     module::Module,
-    nn::{LayerNorm, LayerNormConfig},
     tensor::{Device, FloatDType, Tensor},
 };
 
@@ -25,12 +24,12 @@ pub struct Block {
 impl Block {
     /// Initializes the block.
     pub fn new(config: &Gpt2Config, stream: &mut InitStream, device: &Device) -> Self {
-        let norm = LayerNormConfig::new(config.width).with_epsilon(config.epsilon);
+        let norm = || LayerNorm::new(config.width, config.epsilon, device);
         let residual_std = INIT_STD / (2.0 * config.layers as f64).sqrt();
         Self {
-            ln_1: norm.init(device),
+            ln_1: norm(),
             attn: Attention::new(config, INIT_STD, residual_std, stream, device),
-            ln_2: norm.init(device),
+            ln_2: norm(),
             mlp: Mlp::new(config, INIT_STD, residual_std, stream, device),
         }
     }
@@ -40,12 +39,11 @@ impl Block {
     /// # Shapes
     ///
     /// - x: `[batch, tokens, width]`
-    /// - mask: `[1, 1, tokens, tokens]`
     /// - output: `[batch, tokens, width]`
-    pub fn forward(&self, x: Tensor<3>, mask: Tensor<4>, precision: Precision) -> Tensor<3> {
-        let lower = |x| precision.lower(x);
+    pub fn forward(&self, x: Tensor<3>, precision: Precision) -> Tensor<3> {
+        let dtype = precision.dtype();
         let raise = |x| convert(x, FloatDType::F32);
-        let x = x.clone() + raise(self.attn.forward(lower(self.ln_1.forward(x)), mask));
-        x.clone() + raise(self.mlp.forward(lower(self.ln_2.forward(x))))
+        let x = x.clone() + raise(self.attn.forward(self.ln_1.forward(x, dtype)));
+        x.clone() + raise(self.mlp.forward(self.ln_2.forward(x, dtype)))
     }
 }

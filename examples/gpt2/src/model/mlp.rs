@@ -1,5 +1,5 @@
-use super::{MlpLinear, gelu_tanh};
-use crate::{Gpt2Config, InitStream};
+use super::MlpLinear;
+use crate::{Gpt2Config, InitStream, fused::gelu_tanh};
 use burn::{
     module::Module,
     nn::{Dropout, DropoutConfig},

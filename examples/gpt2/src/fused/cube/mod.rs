@@ -1,0 +1,73 @@
+//! The operations as CubeCL kernels.
+
+mod gelu;
+mod launch;
+mod losses;
+mod norm;
+mod softmax;
+
+use burn::backend::tensor::{FloatTensor, IntTensor};
+use burn::tensor::FloatDType;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
+
+use super::FusedOps;
+
+impl FusedOps for CubeBackend {
+    fn causal_softmax(scores: FloatTensor<Self>, scale: f32) -> FloatTensor<Self> {
+        softmax::forward(into_contiguous(scores), scale)
+    }
+
+    fn causal_softmax_backward(
+        weights: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        scale: f32,
+    ) -> FloatTensor<Self> {
+        softmax::backward(into_contiguous(weights), into_contiguous(grad), scale)
+    }
+
+    fn gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        gelu::forward(into_contiguous(x))
+    }
+
+    fn gelu_tanh_backward(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        gelu::backward(into_contiguous(x), into_contiguous(grad))
+    }
+
+    fn norm_rows(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f32,
+        dtype: FloatDType,
+    ) -> FloatTensor<Self> {
+        let [x, gamma, beta] = [x, gamma, beta].map(into_contiguous);
+        norm::forward(x, gamma, beta, epsilon, dtype.into())
+    }
+
+    fn norm_rows_backward(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        epsilon: f32,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let [x, gamma, grad] = [x, gamma, grad].map(into_contiguous);
+        norm::backward(x, gamma, grad, epsilon)
+    }
+
+    fn token_losses(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self> {
+        losses::forward(into_contiguous(logits), into_contiguous(targets))
+    }
+
+    fn token_losses_backward(
+        logits: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        losses::backward(
+            into_contiguous(logits),
+            into_contiguous(targets),
+            into_contiguous(grad),
+        )
+    }
+}

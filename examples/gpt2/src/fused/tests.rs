@@ -1,0 +1,238 @@
+//! Values against `f64` on the host, gradients against the derivatives of Burn's operations.
+
+use super::*;
+use burn::tensor::activation::{gelu_approximate, log_softmax, softmax};
+use burn::tensor::{Device, TensorData, Tolerance};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+fn device() -> Device {
+    Device::default().autodiff()
+}
+
+fn random<const D: usize>(dims: [usize; D], scale: f64, seed: u64) -> Tensor<D> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let data: Vec<f32> = (0..dims.iter().product())
+        .map(|_| (rng.random_range(-1.0..1.0) * scale) as f32)
+        .collect();
+    Tensor::from_data(TensorData::new(data, dims), &device())
+}
+
+fn close<const D: usize>(found: Tensor<D>, expected: Tensor<D>) {
+    let tolerance = Tolerance::<f32>::rel_abs(1e-4, 1e-5);
+    found
+        .into_data()
+        .assert_approx_eq(&expected.into_data(), tolerance);
+}
+
+/// Compares a function and its derivatives with those of `expected`, at inputs that are leaves.
+fn compare<const D: usize, const E: usize, const N: usize>(
+    inputs: [Tensor<D>; N],
+    found: impl Fn([Tensor<D>; N]) -> Tensor<E>,
+    expected: impl Fn([Tensor<D>; N]) -> Tensor<E>,
+) {
+    let run = |function: &dyn Fn([Tensor<D>; N]) -> Tensor<E>| {
+        let leaves = inputs.clone().map(|input| input.detach().require_grad());
+        let output = function(leaves.clone());
+        let dims = output.dims();
+        let grads = (output.clone() * random(dims, 1.0, 99)).sum().backward();
+        let grads = leaves.map(|leaf| leaf.grad(&grads).expect("every input is tracked"));
+        (output.inner(), grads)
+    };
+    let (found, found_grads) = run(&found);
+    let (expected, expected_grads) = run(&expected);
+    close(found, expected);
+    for (found, expected) in found_grads.into_iter().zip(expected_grads) {
+        close(found, expected);
+    }
+}
+
+/// The softmax of Burn under a mask of the lowest number.
+fn masked_softmax(scores: Tensor<4>, scale: f64) -> Tensor<4> {
+    let [_, _, queries, keys] = scores.dims();
+    let mask = Tensor::<2>::full([queries, keys], f32::MIN, &scores.device())
+        .triu((keys - queries) as i64 + 1)
+        .reshape([1, 1, queries, keys]);
+    softmax(scores.mul_scalar(scale) + mask, 3)
+}
+
+#[test]
+fn causal_softmax_is_the_masked_one() {
+    let shapes = [
+        [1, 1, 1, 1],
+        [2, 3, 5, 5],
+        [1, 2, 33, 33],
+        [1, 1, 130, 130],
+        [1, 2, 3, 70],
+        [1, 2, 1, 257],
+    ];
+    for (seed, dims) in shapes.into_iter().enumerate() {
+        let scores = random(dims, 8.0, seed as u64);
+        compare(
+            [scores],
+            |[scores]| causal_softmax(scores, 0.3),
+            |[scores]| masked_softmax(scores, 0.3),
+        );
+    }
+}
+
+#[test]
+fn causal_softmax_ignores_what_lies_ahead() {
+    let scores = random([1, 1, 4, 4], 1.0, 1);
+    let ahead = Tensor::<2>::ones([4, 4], &device())
+        .triu(1)
+        .reshape([1, 1, 4, 4]);
+    let poisoned = scores.clone().mask_fill(ahead.clone().bool(), f32::NAN);
+    let weights = causal_softmax(poisoned, 1.0);
+    close(weights.clone(), causal_softmax(scores, 1.0));
+    let total = (weights * ahead).sum().into_scalar::<f32>();
+    assert_eq!(total, 0.0);
+}
+
+#[test]
+fn causal_softmax_survives_large_scores() {
+    let scores = random([1, 1, 16, 16], 3e4, 2);
+    compare(
+        [scores],
+        |[scores]| causal_softmax(scores, 1.0),
+        |[scores]| masked_softmax(scores, 1.0),
+    );
+}
+
+#[test]
+fn causal_softmax_takes_views() {
+    let scores = random([2, 7, 3, 7], 2.0, 3);
+    compare(
+        [scores],
+        |[scores]| causal_softmax(scores.swap_dims(1, 2), 0.5),
+        |[scores]| masked_softmax(scores.swap_dims(1, 2), 0.5),
+    );
+}
+
+#[test]
+#[should_panic(expected = "expected at most as many queries as keys, got 3 and 2")]
+fn causal_softmax_refuses_more_queries_than_keys() {
+    causal_softmax(random([1, 1, 3, 2], 1.0, 1), 1.0);
+}
+
+#[test]
+fn gelu_is_the_tanh_form() {
+    for (seed, dims) in [[1, 1], [3, 5], [17, 64]].into_iter().enumerate() {
+        let x = random(dims, 6.0, seed as u64);
+        compare([x], |[x]| gelu_tanh(x), |[x]| gelu_approximate(x));
+    }
+    let far = Tensor::<1>::from_floats([-1e4, -30.0, 0.0, 30.0, 1e4], &device());
+    let expected = Tensor::from_floats([0.0, 0.0, 0.0, 30.0, 1e4], &device());
+    close(gelu_tanh(far), expected);
+}
+
+/// Width, rows and offset of a layer norm; `gamma` and `beta` are the last two rows of its input.
+fn norms(input: Tensor<2>, fused: bool) -> Tensor<3> {
+    let [rows, width] = input.dims();
+    let x = input
+        .clone()
+        .narrow(0, 0, rows - 2)
+        .reshape([1, rows - 2, width]);
+    let part = |row| input.clone().narrow(0, row, 1).reshape([width]);
+    let (gamma, beta) = (part(rows - 2), part(rows - 1));
+    match fused {
+        true => norm_rows(x, gamma, beta, 1e-5, FloatDType::F32),
+        false => burn::tensor::module::layer_norm(x, gamma, Some(beta), 1e-5),
+    }
+}
+
+#[test]
+fn norm_rows_is_burns_layer_norm() {
+    for (seed, dims) in [[3, 2], [6, 33], [70, 64], [200, 5], [4, 1500]]
+        .into_iter()
+        .enumerate()
+    {
+        let input = random(dims, 2.0, seed as u64);
+        compare([input], |[x]| norms(x, true), |[x]| norms(x, false));
+    }
+}
+
+fn targets(rows: usize, vocabulary: usize) -> Tensor<1, Int> {
+    let targets: Vec<i32> = (0..rows).map(|row| (row * 7 % vocabulary) as i32).collect();
+    Tensor::from_data(TensorData::new(targets, [rows]), &device())
+}
+
+#[test]
+fn token_losses_are_the_picked_log_probabilities() {
+    for (seed, [rows, vocabulary]) in [[1, 1], [3, 2], [5, 257], [9, 1003]]
+        .into_iter()
+        .enumerate()
+    {
+        let logits = random([rows, vocabulary], 20.0, seed as u64);
+        compare(
+            [logits],
+            |[logits]| token_losses(logits, targets(rows, vocabulary)),
+            |[logits]| {
+                let places = targets(rows, vocabulary).reshape([rows, 1]);
+                log_softmax(logits, 1)
+                    .gather(1, places)
+                    .neg()
+                    .reshape([rows])
+            },
+        );
+    }
+}
+
+#[test]
+fn half_precision_is_computed_in_single() {
+    let dtype = FloatDType::BF16;
+    let x = random([1, 2, 9, 9], 3.0, 4);
+    let low = x.clone().cast(dtype);
+    let exact = low.clone().cast(FloatDType::F32);
+    let tolerance = Tolerance::<f32>::rel_abs(1e-2, 1e-3);
+    let same = |found: Tensor<4>, expected: Tensor<4>| {
+        assert_eq!(found.dtype(), dtype.into());
+        found
+            .cast(FloatDType::F32)
+            .into_data()
+            .assert_approx_eq(&expected.into_data(), tolerance);
+    };
+    same(
+        causal_softmax(low.clone(), 0.5),
+        causal_softmax(exact.clone(), 0.5),
+    );
+    same(gelu_tanh(low.clone()), gelu_tanh(exact.clone()));
+    let [gamma, beta] = [5, 6].map(|seed| random([9], 1.0, seed));
+    let rows = x.reshape([2, 9, 9]);
+    let normed = norm_rows(rows.clone(), gamma.clone(), beta.clone(), 1e-5, dtype);
+    let expected = norm_rows(rows, gamma, beta, 1e-5, FloatDType::F32);
+    same(normed.reshape([1, 2, 9, 9]), expected.reshape([1, 2, 9, 9]));
+
+    let logits = low.reshape([18, 9]).require_grad();
+    let losses = token_losses(logits.clone(), targets(18, 9));
+    assert_eq!(losses.dtype(), FloatDType::F32.into());
+    close(
+        losses.clone(),
+        token_losses(exact.reshape([18, 9]), targets(18, 9)),
+    );
+    let grads = losses.sum().backward();
+    assert_eq!(logits.grad(&grads).expect("tracked").dtype(), dtype.into());
+}
+
+#[test]
+fn nothing_is_computed_from_nothing() {
+    assert_eq!(
+        causal_softmax(random([0, 2, 3, 3], 1.0, 1), 1.0).dims(),
+        [0, 2, 3, 3]
+    );
+    assert_eq!(gelu_tanh(random([0, 3], 1.0, 1)).dims(), [0, 3]);
+    assert_eq!(
+        token_losses(random([0, 3], 1.0, 1), targets(0, 3)).dims(),
+        [0]
+    );
+    let [gamma, beta] = [1, 2].map(|seed| random([4], 1.0, seed).require_grad());
+    let x = random([0, 2, 4], 1.0, 1).require_grad();
+    let y = norm_rows(x.clone(), gamma.clone(), beta, 1e-5, FloatDType::F32);
+    assert_eq!(y.dims(), [0, 2, 4]);
+    let grads = y.sum().backward();
+    assert_eq!(x.grad(&grads).expect("tracked").dims(), [0, 2, 4]);
+    close(
+        gamma.grad(&grads).expect("tracked"),
+        Tensor::zeros([4], &device().inner()),
+    );
+}
