@@ -4,10 +4,11 @@
 use burn::tensor::Tensor;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use snack_burn::prelude::Routines;
+use snack_burn::prelude::{Routines, SddmmRoutine};
 
 use crate::support::{
-    Backend, Case, assert_close, backends, cases, poison, routines, tensor2, uniform, widen,
+    Backend, Case, assert_bits, assert_close, backends, cases, poison, routines, tensor2, uniform,
+    widen,
 };
 
 const BATCHES: [usize; 5] = [0, 1, 7, 33, 64];
@@ -120,6 +121,53 @@ fn sddmm_equals_the_reference() {
                 assert_close(&text, found.values(), [case.nnz()], &expected, tolerance);
                 assert_eq!(*found.pattern(), case.pattern(), "{text}: coordinates");
             });
+        }
+    }
+}
+
+/// A batch that routines of the sampled product cut into parts: by as many as the device likes, by
+/// two that add up several tiles each, and by none. Some rows are empty, one is long.
+#[test]
+fn sddmm_of_parts_of_a_batch_equals_the_reference() {
+    let mut rng = ChaCha8Rng::seed_from_u64(15);
+    let [m, k] = [41, 602];
+    let long_row = (0..k).map(|col| (7, col));
+    let scattered = (0..m * k).step_by(11).map(|flat| (flat / k, flat % k));
+    let entries = long_row.chain(scattered.filter(|(row, _)| row % 5 != 3));
+    let case = Case::new("empty rows and a long one", [m, k], entries, &mut rng);
+    for batch in [257, 1030] {
+        let (x, y) = (uniform(batch * k, &mut rng), uniform(batch * m, &mut rng));
+        let expected = case.reference().sddmm(&widen(&y), &widen(&x), batch);
+        for backend in backends() {
+            let device = &backend.device;
+            let (x, y) = (
+                tensor2(&x, [batch, k], device),
+                tensor2(&y, [batch, m], device),
+            );
+            let splitting = routines::sddmm(&backend).into_iter().filter(|routines| {
+                matches!(
+                    routines.sddmm,
+                    SddmmRoutine::RowTile | SddmmRoutine::RowVector
+                )
+            });
+            for routines in splitting {
+                for parts in [10_000, 2, 0] {
+                    let routines = Routines {
+                        panel_bytes: parts * case.nnz() * size_of::<f32>(),
+                        ..routines
+                    };
+                    let text = format!(
+                        "{} of batch {batch} in up to {parts} parts on {}",
+                        routines.sddmm, backend.name
+                    );
+                    poison(case.nnz(), device);
+                    let matrix = case.sparse(device).with_routines(routines);
+                    let run = || matrix.sddmm(y.clone(), x.clone());
+                    let found = run();
+                    assert_close(&text, found.values(), [case.nnz()], &expected, TOLERANCE);
+                    assert_bits(&text, run().values(), found.values());
+                }
+            }
         }
     }
 }

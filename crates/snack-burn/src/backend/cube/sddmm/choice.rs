@@ -11,9 +11,6 @@ use crate::ops::{RoutineError, SddmmRoutine};
 /// Non-zeros from which it pays to stage `X`: until then one unit per non-zero is done sooner.
 const STAGED_FROM: usize = 500_000;
 
-/// Non-zeros per row from which tiles of `X` pay: below, a row has too few entries in a tile.
-const TILED_FROM: usize = 256;
-
 /// Largest batch for which `X` is staged as it is.
 const SMALL_BATCH: usize = 4;
 
@@ -80,8 +77,8 @@ pub(super) fn estimated(problem: &SddmmProblem) -> SddmmRoutine {
     let preferred: &[SddmmRoutine] = match problem.batch() <= SMALL_BATCH {
         true if problem.nnz < STAGED_FROM => &[],
         true => &[SddmmRoutine::RowBlock],
-        false if problem.nnz >= TILED_FROM.saturating_mul(rows) => {
-            &[SddmmRoutine::RowTile, SddmmRoutine::RowVector]
+        false if row_tile::plan(problem).is_ok_and(|plan| plan.pays(problem)) => {
+            &[SddmmRoutine::RowTile]
         }
         false => &[SddmmRoutine::RowVector],
     };

@@ -2,6 +2,7 @@
 
 mod choice;
 mod outer_product;
+mod parts;
 mod row_block;
 mod row_tile;
 mod row_vector;

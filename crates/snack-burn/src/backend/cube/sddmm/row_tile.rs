@@ -1,23 +1,35 @@
 //! Tiles of the feature-major `X` in shared memory, one row at a time per plane.
 //!
-//! A cube owns a range of rows and one range of features, stages the tiles of the batch one after
-//! the other and adds to its non-zeros, which no other cube writes. The lanes of a group share the
-//! samples of an entry and, when they have added their shares, each writes other entries.
+//! A cube owns a range of rows, a range of features and a part of the batch. It stages the tiles of
+//! that part one after the other and adds to its sums, which no other cube writes. A unit or two
+//! multiply the samples of an entry, so that next to nothing is added across units.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use super::SddmmProblem;
-use crate::backend::cube::launch::{address_type, dtypes, grid, uninitialized};
-use crate::backend::cube::packs::{PACK, pack_coordinates, pack_places, words_of_pack};
+use super::parts::{add_parts, dtypes_with_sums, parts_allowed, sums_of_parts};
+use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate};
+use crate::backend::cube::launch::{address_type, grid};
 use crate::backend::cube::tiles::{
     LANES, TileShape, Tiling, stage_features, tile_ends, vector_of_unit,
 };
 use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SddmmRoutine};
 
-/// Packs of entries that a group has in flight.
+/// Vectors of samples that a unit multiplies at most, where another can take the others.
+const VECTORS_OF_UNIT: usize = 4;
+/// Entries that a group has in flight, at least the units of a group: each writes one of them.
 const UNROLL: usize = 2;
+
+/// What it costs to stage an element, in multiplications: shared memory serves six times as many
+/// elements as a multiprocessor's share of the second-level cache.
+const STAGING: f64 = 6.0;
+/// What it costs to write a sum and to add it later.
+const PART_SUM: f64 = 14.0;
+
+/// Entries of a row in a tile from which tiles pay: fewer do not make up for staging them.
+const ENTRIES: usize = 64;
 
 /// What a variant of the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,19 +41,21 @@ struct RowTile {
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
-fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
+fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size>(
     y: &Tensor<Vector<F, S>>,
     x: &Tensor<Vector<F, S>>,
-    cols: &Tensor<Vector<u32, C>>,
+    cols: &Tensor<u32>,
     ends: &Tensor<u32>,
-    out: &mut Tensor<F>,
+    sums: &mut Tensor<O>,
+    nnz: usize,
     rows: usize,
     features: usize,
     width: usize,
     tiles: usize,
     operand_vectors: usize,
+    part_vectors: usize,
     #[comptime] config: RowTile,
-    #[define(F, A)] _dtypes: [ElemType; 2],
+    #[define(F, A, O)] _dtypes: [ElemType; 3],
 ) {
     let shape = comptime!(config.tile);
     let vectors = comptime!(shape.vectors);
@@ -49,7 +63,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
     let groups = comptime!(shape.groups);
     let team = comptime!(shape.team());
     let own = comptime!(shape.vectors_of_unit());
-    let halvings = comptime!(lanes.ilog2() as usize);
+    let kept = comptime!(UNROLL / shape.lanes);
 
     let mut staged = Shared::<[Vector<F, S>]>::new_slice(comptime!(shape.memory));
     let unit = UNIT_POS as usize;
@@ -63,13 +77,17 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
     let share = rows.div_ceil(CUBE_COUNT_X as usize);
     let first_row = CUBE_POS_X as usize * share;
     let last_row = min(first_row + share, rows);
-    let tile = CUBE_POS_Y as usize;
+    let tile = CUBE_POS_Y as usize % tiles;
+    let part = CUBE_POS_Y as usize / tiles;
+    let first_sum = part * nnz;
+    let part_vector = part * part_vectors;
+    let last_vector = min(part_vector + part_vectors, operand_vectors);
     let first_feature = tile * width;
     let offset = 0usize - first_feature * vectors;
     let nowhere = comptime!(shape.memory - shape.vectors);
 
-    let mut first_vector = 0usize;
-    while first_vector < operand_vectors {
+    let mut first_vector = part_vector;
+    while first_vector < last_vector {
         sync_cube();
         stage_features::<F, S>(
             x,
@@ -81,6 +99,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
             shape,
         );
         sync_cube();
+        let again = first_vector > part_vector;
         let mut row = first_row + unit / team;
         let mut next = min(row, rows - 1) * (tiles + 1) + tile;
         let mut next_begin = ends[next] as usize;
@@ -91,81 +110,66 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
             next = min(row + teams, rows - 1) * (tiles + 1) + tile;
             next_begin = ends[next] as usize;
             next_end = ends[next + 1] as usize;
+            let mut words = Array::<u32>::new(UNROLL);
+            let mut next_words = Array::<u32>::new(UNROLL);
+            #[unroll]
+            for u in 0..UNROLL {
+                let ahead = comptime!(u * groups);
+                next_words[u] = coordinate_word(cols, begin + group, ahead, config.packed);
+            }
             let mut grads = Array::<Vector<A, S>>::new(own);
             #[unroll]
             for v in 0..own {
                 let place = row * operand_vectors + first_vector + shifts[v];
                 grads[v] = Vector::cast_from(y[place]);
             }
-            let mut first = begin / PACK;
-            while first * PACK < end {
-                let mut words = Array::<Vector<u32, C>>::new(UNROLL);
+            // All groups of a team take the same turns, so that their units meet where they add.
+            let mut turn = begin;
+            while turn < end {
+                let entry = turn + group;
+                // The next coordinates are on their way while these entries are multiplied.
                 #[unroll]
                 for u in 0..UNROLL {
-                    let pack = first + group + comptime!(u * groups);
-                    words[u] = pack_coordinates::<P, C>(cols, pack, config.packed);
+                    let ahead = comptime!((UNROLL + u) * groups);
+                    words[u] = next_words[u];
+                    next_words[u] = coordinate_word(cols, entry, ahead, config.packed);
                 }
+                let target = entry + lane * groups;
+                let mut totals = Array::<A>::new(kept);
+                #[unroll]
+                for i in 0..kept {
+                    let place = target + comptime!(i * groups);
+                    totals[i] = A::new(0.0_f32);
+                    if again && place < end {
+                        totals[i] = A::cast_from(sums[first_sum + place]);
+                    }
+                }
+                let mut dots = Array::<A>::new(UNROLL);
                 #[unroll]
                 for u in 0..UNROLL {
-                    let pack = first + group + comptime!(u * groups);
-                    let mut places = Array::<usize>::new(PACK);
-                    let (stride, packed) = comptime!((shape.vectors, config.packed));
-                    pack_places::<P, C>(words[u], &mut places, pack, offset, stride, packed);
-                    let mut sums = Array::<A>::new(PACK);
-                    #[unroll]
-                    for i in 0..PACK {
-                        let mut terms = Vector::<A, S>::new(A::new(0.0_f32));
-                        #[unroll]
-                        for v in 0..own {
-                            // Entries of other tiles read the last feature for nothing.
-                            let place = min(places[i], nowhere) + shifts[v];
-                            let samples = staged[place];
-                            let samples = Vector::<A, S>::cast_from(samples);
-                            terms = fma(grads[v], samples, terms);
-                        }
-                        let mut sum = terms.extract(0usize);
-                        #[unroll]
-                        for t in 1..LANES {
-                            sum += terms.extract(t);
-                        }
-                        sums[i] = sum;
-                    }
-                    // Each turn halves what a lane is left with: it gives away the sums of half of
-                    // its entries and completes those of the other half.
-                    let mut entry = pack * PACK;
-                    #[unroll]
-                    for turn in 0..halvings {
-                        let kept = comptime!(PACK >> (turn + 1));
-                        let distance = comptime!(1u32 << turn);
-                        if comptime!(kept > 0) {
-                            let upper = (lane >> turn) & 1 == 1;
-                            #[unroll]
-                            for i in 0..kept {
-                                let mine = select(upper, sums[i + kept], sums[i]);
-                                let given = select(upper, sums[i], sums[i + kept]);
-                                sums[i] = mine + plane_shuffle_xor(given, distance);
-                            }
-                            if upper {
-                                entry += kept;
-                            }
-                        } else {
-                            let sum = sums[0];
-                            sums[0] = sum + plane_shuffle_xor(sum, distance);
-                        }
-                    }
-                    #[unroll]
-                    for i in 0..comptime!((PACK >> halvings).max(1)) {
-                        let place = entry + i;
-                        if place >= begin && place < end && lane < PACK {
-                            let mut sum = sums[i];
-                            if first_vector > 0 {
-                                sum += A::cast_from(out[place]);
-                            }
-                            out[place] = F::cast_from(sum);
-                        }
+                    let ahead = comptime!(u * groups);
+                    dots[u] = A::new(0.0_f32);
+                    if turn + ahead < end {
+                        let column = decode_coordinate(words[u], entry, ahead, config.packed);
+                        // What is no entry of the tile reads its last feature for nothing.
+                        let place = min(column * vectors + offset, nowhere);
+                        dots[u] = dot::<F, A, S>(&staged, &grads, &shifts, place, own);
                     }
                 }
-                first += comptime!(groups * UNROLL);
+                if comptime!(lanes > 1) {
+                    // Each of two units completes one entry and gives away its share of the other.
+                    let given = select(lane == 0, dots[1], dots[0]);
+                    let mine = select(lane == 0, dots[0], dots[1]);
+                    dots[0] = mine + plane_shuffle_xor(given, 1u32);
+                }
+                #[unroll]
+                for i in 0..kept {
+                    let place = target + comptime!(i * groups);
+                    if place < end {
+                        sums[first_sum + place] = O::cast_from(totals[i] + dots[i]);
+                    }
+                }
+                turn += comptime!(UNROLL * groups);
             }
             row += teams;
         }
@@ -173,34 +177,110 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, P: Size, C: Size>(
     }
 }
 
-/// How `X` is cut.
+/// A unit's share of an entry.
+#[cube]
+fn dot<F: Float, A: Float, S: Size>(
+    staged: &Shared<[Vector<F, S>]>,
+    grads: &Array<Vector<A, S>>,
+    shifts: &Array<usize>,
+    place: usize,
+    #[comptime] own: usize,
+) -> A {
+    let mut terms = Vector::<A, S>::new(A::new(0.0_f32));
+    #[unroll]
+    for v in 0..own {
+        let samples = Vector::<A, S>::cast_from(staged[place + shifts[v]]);
+        terms = fma(grads[v], samples, terms);
+    }
+    let mut sum = terms.extract(0usize);
+    #[unroll]
+    for t in 1..LANES {
+        sum += terms.extract(t);
+    }
+    sum
+}
+
+/// How `X` is cut and shared among cubes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    tiling: Tiling,
+    /// Ranges of rows.
+    ranges: usize,
+    /// Parts of the batch.
+    parts: usize,
+    /// Tiles along the batch that a part has.
+    part_tiles: usize,
+}
+
+impl Plan {
+    /// The split with the least work for a cube, of those that run at once.
+    fn new(problem: &SddmmProblem, tiling: Tiling) -> Self {
+        let rows = problem.y.meta.shape()[1];
+        let teams = tiling.shape.units / tiling.shape.team();
+        let at_once = (tiling.multiprocessors / tiling.tiles).max(1);
+        let row_entries = problem.nnz as f64 / (rows * tiling.tiles) as f64;
+        let split = |parts: usize| {
+            let part_tiles = tiling.batch_tiles.div_ceil(parts);
+            let parts = tiling.batch_tiles.div_ceil(part_tiles);
+            let ranges = (at_once / parts).clamp(1, rows);
+            let plan = Self {
+                tiling,
+                ranges,
+                parts,
+                part_tiles,
+            };
+            // Teams wait for the slowest of them.
+            let turns = rows.div_ceil(ranges).div_ceil(teams);
+            let entries = (turns * teams) as f64 * row_entries;
+            let samples = (part_tiles * tiling.samples) as f64;
+            let mut work = samples * (STAGING * tiling.width as f64 + entries);
+            if parts > 1 {
+                work += PART_SUM * (parts * problem.nnz) as f64 / tiling.multiprocessors as f64;
+            }
+            (work, plan)
+        };
+        let most = at_once
+            .min(tiling.batch_tiles)
+            .min(parts_allowed(problem))
+            .max(1);
+        let best = (1..=most)
+            .map(split)
+            .min_by(|(a, _), (b, _)| a.total_cmp(b));
+        best.expect("a batch has at least one part").1
+    }
+
+    /// Whether the rows have enough entries in a tile, and the teams of a cube enough rows, to
+    /// expect more of tiles than of the caches.
+    pub fn pays(&self, problem: &SddmmProblem) -> bool {
+        let Tiling { tiles, shape, .. } = self.tiling;
+        let rows = problem.y.meta.shape()[1];
+        let entries = ENTRIES.saturating_mul(rows).saturating_mul(tiles);
+        problem.nnz >= entries && rows * shape.team() >= self.ranges * shape.units
+    }
+}
+
+/// What the device runs for a problem.
 ///
 /// # Errors
 ///
-/// If no tile fits into shared memory, or if a batch of more than one tile has half precision,
-/// which would round each time that sums are added to the output.
-pub(super) fn plan(problem: &SddmmProblem) -> Result<Tiling, RoutineError> {
+/// If no tile fits into shared memory.
+pub(super) fn plan(problem: &SddmmProblem) -> Result<Plan, RoutineError> {
     let x = &problem.x;
     let routine = SddmmRoutine::RowTile.name();
-    let (batch, element) = (problem.batch(), x.dtype.size());
-    let features = x.meta.shape()[1];
-    // What a unit decodes of an entry and adds across lanes serves two vectors of samples.
-    let share = |vectors| (vectors / 2, true);
-    let tiling = Tiling::plan(&x.client, routine, batch, features, element, share)?;
-    if tiling.batch_tiles > 1 && element < size_of::<f32>() {
-        return Err(RoutineError::ProblemTooLarge {
-            routine,
-            what: "batch in half precision",
-            requested: batch,
-            allowed: tiling.samples,
-        });
-    }
-    Ok(tiling)
+    let share = |vectors| (vectors / VECTORS_OF_UNIT, true);
+    let (batch, features) = (problem.batch(), x.meta.shape()[1]);
+    let tiling = Tiling::plan(&x.client, routine, batch, features, x.dtype.size(), share)?;
+    Ok(Plan::new(problem, tiling))
 }
 
 pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> {
     let routine = SddmmRoutine::RowTile.name();
-    let tiling = plan(problem)?;
+    let Plan {
+        tiling,
+        ranges,
+        parts,
+        part_tiles,
+    } = plan(problem)?;
     let SddmmProblem {
         y,
         x,
@@ -210,39 +290,39 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
     } = problem;
     let rows = offsets.meta.num_elements() - 1;
     let padded = problem.batch().next_multiple_of(tiling.samples);
-    let ranges = (tiling.multiprocessors / tiling.tiles).clamp(1, rows);
-    let count = grid(&x.client, routine, [ranges, tiling.tiles])?;
+    let count = grid(&x.client, routine, [ranges, parts * tiling.tiles])?;
     let ends = tile_ends(offsets, cols, problem.packed, &tiling);
     let (y, x) = (to_feature_major(y, padded), to_feature_major(x, padded));
-    let out = uninitialized(&x, problem.output_shape());
+    let sums = sums_of_parts(problem, parts, part_tiles == 1);
     let config = RowTile {
         tile: tiling.shape,
         packed: problem.packed,
     };
-    // SAFETY: rows and features are bounded, packs by the padded lists, samples by the padded
-    // operands; the index tensors come from a validated pattern of the operands' shapes.
+    // SAFETY: rows, features and vectors are bounded, sums by the entries of their rows, coordinates
+    // by the padded list, samples by the padded operands; the index tensors come from a validated
+    // pattern of the operands' shapes.
     unsafe {
         row_tile_kernel::launch_unchecked(
             &x.client,
             count,
             CubeDim::new_1d(tiling.shape.units as u32),
-            address_type([&y, &x, &out]),
+            address_type([&y, &x, &sums]),
             LANES,
-            PACK,
-            words_of_pack(PACK, problem.packed),
             y.into_tensor_arg(),
             x.clone().into_tensor_arg(),
             cols.clone().into_tensor_arg(),
             ends.into_tensor_arg(),
-            out.clone().into_tensor_arg(),
+            sums.clone().into_tensor_arg(),
+            problem.nnz,
             rows,
             x.meta.shape()[0],
             tiling.width,
             tiling.tiles,
             padded / LANES,
+            part_tiles * tiling.shape.vectors,
             config,
-            dtypes(x.dtype),
+            dtypes_with_sums(problem, &sums),
         );
     }
-    Ok(out)
+    Ok(add_parts(problem, sums))
 }
