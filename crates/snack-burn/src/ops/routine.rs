@@ -93,8 +93,8 @@ pub struct Routines {
     pub spmm_transposed: Option<SpmmRoutine>,
     /// Routine of the sampled product, which is the gradient of the values.
     pub sddmm: SddmmRoutine,
-    /// Bytes of device memory that the panels of the `panel` routine and the sums of `row_tile` may
-    /// take, 40 MB by default.
+    /// Bytes of device memory that the panels of the `panel` routine, the sums of `row_tile` and those
+    /// of the parts of a batch in a sampled product may take, 40 MB by default.
     pub panel_bytes: usize,
     /// Lets the automatic choice use `panel` in single precision too, as it does in half precision. The
     /// result then has the precision of the back end's dense product, which on tensor cores may be

@@ -31,7 +31,7 @@ const FEATURES: usize = 64;
 pub(super) struct Tiling {
     /// Samples of a tile, a multiple of [`LANES`].
     pub samples: usize,
-    /// Features of a tile.
+    /// Features of a tile, a multiple of [`LANES`].
     pub width: usize,
     /// Tiles along the features.
     pub tiles: usize,
@@ -71,7 +71,7 @@ impl TileShape {
 }
 
 impl Tiling {
-    /// As few tiles as fit, all of about the same width.
+    /// As few tiles as fit, all but the last of the same width.
     ///
     /// `share` gives the lanes that share an entry of so many vectors, and whether the groups of a
     /// plane share a row.
@@ -95,7 +95,7 @@ impl Tiling {
         let vectors = samples / LANES;
         let widest = hardware.max_shared_memory_size / (samples * element) / FEATURES * FEATURES;
         // One feature of zeros lies behind those of a tile.
-        let widest = widest.saturating_sub(1);
+        let widest = widest.saturating_sub(LANES);
         if widest == 0 {
             return Err(RoutineError::MissingFeature {
                 routine,
@@ -103,7 +103,7 @@ impl Tiling {
             });
         }
         let tiles = features.div_ceil(widest);
-        let width = features.div_ceil(tiles);
+        let width = features.div_ceil(tiles).next_multiple_of(LANES);
         let (lanes, shared_rows) = share(vectors);
         let lanes = lanes.clamp(1, plane as usize);
         Ok(Self {
@@ -258,6 +258,63 @@ pub(super) fn stage_features<F: Float, V: Size>(
             let place = base + comptime!(u * units);
             if place < total {
                 staged[place] = loaded[u];
+            }
+        }
+        base += comptime!(unroll * units);
+    }
+}
+
+/// Copies the features `first .. first + count` of the samples `first_sample ..` of a batch-major
+/// operand, `[batch, features]`, and turns them; samples beyond the batch are zero. `first`, `count`
+/// and `features` are multiples of the vector `Q`.
+#[cube]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn stage_samples<F: Float, V: Size, Q: Size>(
+    x: &Tensor<Vector<F, Q>>,
+    staged: &mut Shared<[Vector<F, V>]>,
+    first: usize,
+    count: usize,
+    features: usize,
+    first_sample: usize,
+    batch: usize,
+    #[comptime] shape: TileShape,
+) {
+    let vectors = comptime!(shape.vectors);
+    let units = comptime!(shape.units);
+    let unroll = comptime!(2usize);
+    let total = count / Q::value() * vectors;
+    let stride = features / Q::value();
+    let mut loaded = Array::<Vector<F, Q>>::new(comptime!(unroll * LANES));
+    let mut base = UNIT_POS as usize;
+    while base < total {
+        #[unroll]
+        for u in 0..unroll {
+            let place = base + comptime!(u * units);
+            let sample = first_sample + place % vectors * LANES;
+            let column = first / Q::value() + place / vectors;
+            #[unroll]
+            for t in 0..LANES {
+                let number = comptime!(u * LANES + t);
+                loaded[number] = Vector::new(F::new(0.0_f32));
+                if place < total && sample + t < batch {
+                    loaded[number] = x[(sample + t) * stride + column];
+                }
+            }
+        }
+        #[unroll]
+        for u in 0..unroll {
+            let place = base + comptime!(u * units);
+            if place < total {
+                let feature = place / vectors * Q::value();
+                #[unroll]
+                for q in 0..Q::value() {
+                    let mut samples = Vector::<F, V>::empty();
+                    #[unroll]
+                    for t in 0..LANES {
+                        samples.insert(t, loaded[comptime!(u * LANES + t)].extract(q));
+                    }
+                    staged[(feature + q) * vectors + place % vectors] = samples;
+                }
             }
         }
         base += comptime!(unroll * units);

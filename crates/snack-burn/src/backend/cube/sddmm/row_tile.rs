@@ -1,7 +1,7 @@
-//! Tiles of the feature-major `X` in shared memory, one row at a time per plane.
+//! Tiles of `X` in shared memory, one row at a time per plane.
 //!
 //! A cube owns a range of rows, a range of features and a part of the batch. It stages the tiles of
-//! that part one after the other and adds to its sums, which no other cube writes. A unit or two
+//! that part one after the other, turning them, and adds to its sums, which no other cube writes. A unit or two
 //! multiply the samples of an entry, so that next to nothing is added across units.
 
 use burn_cubecl::tensor::CubeTensor;
@@ -12,7 +12,7 @@ use super::parts::{add_parts, dtypes_with_sums, parts_allowed, sums_of_parts};
 use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate};
 use crate::backend::cube::launch::{address_type, grid};
 use crate::backend::cube::tiles::{
-    LANES, TileShape, Tiling, stage_features, tile_ends, vector_of_unit,
+    LANES, TileShape, Tiling, stage_samples, tile_ends, vector_of_unit,
 };
 use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SddmmRoutine};
@@ -41,13 +41,14 @@ struct RowTile {
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
-fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size>(
+fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
     y: &Tensor<Vector<F, S>>,
-    x: &Tensor<Vector<F, S>>,
+    x: &Tensor<Vector<F, Q>>,
     cols: &Tensor<u32>,
     ends: &Tensor<u32>,
     sums: &mut Tensor<O>,
     nnz: usize,
+    batch: usize,
     rows: usize,
     features: usize,
     width: usize,
@@ -89,13 +90,14 @@ fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size>(
     let mut first_vector = part_vector;
     while first_vector < last_vector {
         sync_cube();
-        stage_features::<F, S>(
+        stage_samples::<F, S, Q>(
             x,
             &mut staged,
             first_feature,
             min(width, features - first_feature),
-            first_vector,
-            operand_vectors,
+            features,
+            first_vector * LANES,
+            batch,
             shape,
         );
         sync_cube();
@@ -288,11 +290,11 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
         cols,
         ..
     } = problem;
-    let rows = offsets.meta.num_elements() - 1;
+    let (rows, features) = (offsets.meta.num_elements() - 1, x.meta.shape()[1]);
     let padded = problem.batch().next_multiple_of(tiling.samples);
     let count = grid(&x.client, routine, [ranges, parts * tiling.tiles])?;
     let ends = tile_ends(offsets, cols, problem.packed, &tiling);
-    let (y, x) = (to_feature_major(y, padded), to_feature_major(x, padded));
+    let y = to_feature_major(y, padded);
     let sums = sums_of_parts(problem, parts, part_tiles == 1);
     let config = RowTile {
         tile: tiling.shape,
@@ -306,16 +308,18 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
             &x.client,
             count,
             CubeDim::new_1d(tiling.shape.units as u32),
-            address_type([&y, &x, &sums]),
+            address_type([&y, x, &sums]),
             LANES,
+            vector_of_rows(x),
             y.into_tensor_arg(),
             x.clone().into_tensor_arg(),
             cols.clone().into_tensor_arg(),
             ends.into_tensor_arg(),
             sums.clone().into_tensor_arg(),
             problem.nnz,
+            problem.batch(),
             rows,
-            x.meta.shape()[0],
+            features,
             tiling.width,
             tiling.tiles,
             padded / LANES,
@@ -325,4 +329,15 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
         );
     }
     Ok(add_parts(problem, sums))
+}
+
+/// Elements of a batch-major operand that a kernel may load at once: one where rows begin within a
+/// vector, or the operand does, as a view may.
+fn vector_of_rows(x: &CubeTensor) -> usize {
+    let start = x.handle.offset_start.unwrap_or(0);
+    let bytes = (LANES * x.dtype.size()) as u64;
+    match start.is_multiple_of(bytes) && x.meta.shape()[1].is_multiple_of(LANES) {
+        true => LANES,
+        false => 1,
+    }
 }
