@@ -130,43 +130,50 @@ fn sddmm_equals_the_reference() {
 #[test]
 fn sddmm_of_parts_of_a_batch_equals_the_reference() {
     let mut rng = ChaCha8Rng::seed_from_u64(15);
-    let [m, k] = [41, 602];
-    let long_row = (0..k).map(|col| (7, col));
-    let scattered = (0..m * k).step_by(11).map(|flat| (flat / k, flat % k));
-    let entries = long_row.chain(scattered.filter(|(row, _)| row % 5 != 3));
-    let case = Case::new("empty rows and a long one", [m, k], entries, &mut rng);
-    for batch in [257, 1030] {
-        let (x, y) = (uniform(batch * k, &mut rng), uniform(batch * m, &mut rng));
-        let expected = case.reference().sddmm(&widen(&y), &widen(&x), batch);
-        for backend in backends() {
-            let device = &backend.device;
-            let (x, y) = (
-                tensor2(&x, [batch, k], device),
-                tensor2(&y, [batch, m], device),
-            );
-            let splitting = routines::sddmm(&backend).into_iter().filter(|routines| {
-                matches!(
-                    routines.sddmm,
-                    SddmmRoutine::RowTile | SddmmRoutine::RowVector
-                )
-            });
-            for routines in splitting {
-                for parts in [10_000, 2, 0] {
-                    let routines = Routines {
-                        panel_bytes: parts * case.nnz() * size_of::<f32>(),
-                        ..routines
-                    };
-                    let text = format!(
-                        "{} of batch {batch} in up to {parts} parts on {}",
-                        routines.sddmm, backend.name
-                    );
-                    poison(case.nnz(), device);
-                    let matrix = case.sparse(device).with_routines(routines);
-                    let run = || matrix.sddmm(y.clone(), x.clone());
-                    let found = run();
-                    assert_close(&text, found.values(), [case.nnz()], &expected, TOLERANCE);
-                    assert_bits(&text, run().values(), found.values());
-                }
+    for shape in [[41, 602], [290, 30]] {
+        let [m, k] = shape;
+        let long_row = (0..k).map(|col| (7, col));
+        let scattered = (0..m * k).step_by(11).map(|flat| (flat / k, flat % k));
+        let entries = long_row.chain(scattered.filter(|(row, _)| row % 5 != 3));
+        let case = Case::new(format!("{m}x{k}"), shape, entries, &mut rng);
+        for batch in [257, 1030] {
+            sddmm_of_parts(&case, batch, &mut rng);
+        }
+    }
+}
+
+fn sddmm_of_parts(case: &Case, batch: usize, rng: &mut ChaCha8Rng) {
+    let [m, k] = case.shape;
+    let (x, y) = (uniform(batch * k, rng), uniform(batch * m, rng));
+    let expected = case.reference().sddmm(&widen(&y), &widen(&x), batch);
+    for backend in backends() {
+        let device = &backend.device;
+        let (x, y) = (
+            tensor2(&x, [batch, k], device),
+            tensor2(&y, [batch, m], device),
+        );
+        let splitting = routines::sddmm(&backend).into_iter().filter(|routines| {
+            matches!(
+                routines.sddmm,
+                SddmmRoutine::RowTile | SddmmRoutine::RowVector
+            )
+        });
+        for routines in splitting {
+            for parts in [10_000, 2, 0] {
+                let routines = Routines {
+                    panel_bytes: parts * case.nnz() * size_of::<f32>(),
+                    ..routines
+                };
+                let text = format!(
+                    "{} of {} at batch {batch} in up to {parts} parts on {}",
+                    routines.sddmm, case.name, backend.name
+                );
+                poison(case.nnz(), device);
+                let matrix = case.sparse(device).with_routines(routines);
+                let run = || matrix.sddmm(y.clone(), x.clone());
+                let found = run();
+                assert_close(&text, found.values(), [case.nnz()], &expected, TOLERANCE);
+                assert_bits(&text, run().values(), found.values());
             }
         }
     }

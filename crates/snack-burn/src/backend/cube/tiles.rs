@@ -17,8 +17,8 @@ use crate::ops::RoutineError;
 
 /// Samples per vector.
 pub(super) const LANES: usize = 4;
-/// Samples of a tile at most.
-const SAMPLES: usize = 32;
+/// Samples of a tile at most, where features would not all fit with more.
+pub(super) const SAMPLES: usize = 32;
 /// Units per cube at most.
 const UNITS: u32 = 1024;
 /// Units per cube of the kernels that search and transpose before.
@@ -73,7 +73,7 @@ impl TileShape {
 impl Tiling {
     /// As few tiles as fit, all but the last of the same width.
     ///
-    /// `share` gives the lanes that share an entry of so many vectors, and whether the groups of a
+    /// Tiles have `most_samples` or fewer. `share` gives the lanes that share an entry of so many vectors, and whether the groups of a
     /// plane share a row.
     ///
     /// # Errors
@@ -85,13 +85,14 @@ impl Tiling {
         batch: usize,
         features: usize,
         element: usize,
+        most_samples: usize,
         share: impl Fn(usize) -> (usize, bool),
     ) -> Result<Self, RoutineError> {
         let hardware = &client.properties().hardware;
         let plane = plane_reduction(client);
         check_units(client, routine, plane.max(HELPER_UNITS))?;
         let units = hardware.max_units_per_cube.min(UNITS) / plane * plane;
-        let samples = batch.next_power_of_two().clamp(2 * LANES, SAMPLES);
+        let samples = batch.next_power_of_two().clamp(2 * LANES, most_samples);
         let vectors = samples / LANES;
         let widest = hardware.max_shared_memory_size / (samples * element) / FEATURES * FEATURES;
         // One feature of zeros lies behind those of a tile.

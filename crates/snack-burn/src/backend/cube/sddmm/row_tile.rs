@@ -1,8 +1,9 @@
 //! Tiles of `X` in shared memory, one row at a time per plane.
 //!
 //! A cube owns a range of rows, a range of features and a part of the batch. It stages the tiles of
-//! that part one after the other, turning them, and adds to its sums, which no other cube writes. A unit or two
-//! multiply the samples of an entry, so that next to nothing is added across units.
+//! that part one after the other, turning them, and adds to its sums, which no other cube writes. The
+//! few units of a group share the samples of an entry and, when they have added their shares, each
+//! writes other entries.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
@@ -12,15 +13,17 @@ use super::parts::{add_parts, dtypes_with_sums, parts_allowed, sums_of_parts};
 use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate};
 use crate::backend::cube::launch::{address_type, grid};
 use crate::backend::cube::tiles::{
-    LANES, TileShape, Tiling, stage_samples, tile_ends, vector_of_unit,
+    LANES, SAMPLES, TileShape, Tiling, stage_samples, tile_ends, vector_of_unit,
 };
 use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SddmmRoutine};
 
 /// Vectors of samples that a unit multiplies at most, where another can take the others.
 const VECTORS_OF_UNIT: usize = 4;
-/// Entries that a group has in flight, at least the units of a group: each writes one of them.
+/// Entries that a group has in flight at least. It has one for each of its units to write.
 const UNROLL: usize = 2;
+/// Samples of a tile at most where all features fit one tile.
+const MOST_SAMPLES: usize = 64;
 
 /// What it costs to stage an element, in multiplications: shared memory serves six times as many
 /// elements as a multiprocessor's share of the second-level cache.
@@ -35,6 +38,8 @@ const ENTRIES: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct RowTile {
     tile: TileShape,
+    /// Entries that a group has in flight, a power of two.
+    unroll: usize,
     /// Whether coordinates are stored two to a word.
     packed: bool,
 }
@@ -64,7 +69,9 @@ fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
     let groups = comptime!(shape.groups);
     let team = comptime!(shape.team());
     let own = comptime!(shape.vectors_of_unit());
-    let kept = comptime!(UNROLL / shape.lanes);
+    let unroll = comptime!(config.unroll);
+    let kept = comptime!(config.unroll / shape.lanes);
+    let halvings = comptime!(shape.lanes.ilog2() as usize);
 
     let mut staged = Shared::<[Vector<F, S>]>::new_slice(comptime!(shape.memory));
     let unit = UNIT_POS as usize;
@@ -74,6 +81,12 @@ fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
     #[unroll]
     for v in 0..own {
         shifts[v] = vector_of_unit(v, group, lane, shape);
+    }
+    // The first of the group's entries that the unit is left with when it has halved them.
+    let mut written = 0usize;
+    #[unroll]
+    for half in 0..halvings {
+        written += ((lane >> half) & 1) * comptime!((unroll >> (half + 1)) * groups);
     }
     let share = rows.div_ceil(CUBE_COUNT_X as usize);
     let first_row = CUBE_POS_X as usize * share;
@@ -112,10 +125,10 @@ fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
             next = min(row + teams, rows - 1) * (tiles + 1) + tile;
             next_begin = ends[next] as usize;
             next_end = ends[next + 1] as usize;
-            let mut words = Array::<u32>::new(UNROLL);
-            let mut next_words = Array::<u32>::new(UNROLL);
+            let mut words = Array::<u32>::new(unroll);
+            let mut next_words = Array::<u32>::new(unroll);
             #[unroll]
-            for u in 0..UNROLL {
+            for u in 0..unroll {
                 let ahead = comptime!(u * groups);
                 next_words[u] = coordinate_word(cols, begin + group, ahead, config.packed);
             }
@@ -131,12 +144,12 @@ fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
                 let entry = turn + group;
                 // The next coordinates are on their way while these entries are multiplied.
                 #[unroll]
-                for u in 0..UNROLL {
-                    let ahead = comptime!((UNROLL + u) * groups);
+                for u in 0..unroll {
+                    let ahead = comptime!((unroll + u) * groups);
                     words[u] = next_words[u];
                     next_words[u] = coordinate_word(cols, entry, ahead, config.packed);
                 }
-                let target = entry + lane * groups;
+                let target = entry + written;
                 let mut totals = Array::<A>::new(kept);
                 #[unroll]
                 for i in 0..kept {
@@ -146,9 +159,9 @@ fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
                         totals[i] = A::cast_from(sums[first_sum + place]);
                     }
                 }
-                let mut dots = Array::<A>::new(UNROLL);
+                let mut dots = Array::<A>::new(unroll);
                 #[unroll]
-                for u in 0..UNROLL {
+                for u in 0..unroll {
                     let ahead = comptime!(u * groups);
                     dots[u] = A::new(0.0_f32);
                     if turn + ahead < end {
@@ -158,11 +171,18 @@ fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
                         dots[u] = dot::<F, A, S>(&staged, &grads, &shifts, place, own);
                     }
                 }
-                if comptime!(lanes > 1) {
-                    // Each of two units completes one entry and gives away its share of the other.
-                    let given = select(lane == 0, dots[1], dots[0]);
-                    let mine = select(lane == 0, dots[0], dots[1]);
-                    dots[0] = mine + plane_shuffle_xor(given, 1u32);
+                // Each time a unit gives away its shares of half of its entries and completes those of
+                // the other half.
+                #[unroll]
+                for half in 0..halvings {
+                    let left = comptime!(unroll >> (half + 1));
+                    let upper = (lane >> half) & 1 == 1;
+                    #[unroll]
+                    for i in 0..left {
+                        let mine = select(upper, dots[i + left], dots[i]);
+                        let given = select(upper, dots[i], dots[i + left]);
+                        dots[i] = mine + plane_shuffle_xor(given, comptime!(1u32 << half));
+                    }
                 }
                 #[unroll]
                 for i in 0..kept {
@@ -171,7 +191,7 @@ fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
                         sums[first_sum + place] = O::cast_from(totals[i] + dots[i]);
                     }
                 }
-                turn += comptime!(UNROLL * groups);
+                turn += comptime!(unroll * groups);
             }
             row += teams;
         }
@@ -270,8 +290,13 @@ pub(super) fn plan(problem: &SddmmProblem) -> Result<Plan, RoutineError> {
     let x = &problem.x;
     let routine = SddmmRoutine::RowTile.name();
     let share = |vectors| (vectors / VECTORS_OF_UNIT, true);
-    let (batch, features) = (problem.batch(), x.meta.shape()[1]);
-    let tiling = Tiling::plan(&x.client, routine, batch, features, x.dtype.size(), share)?;
+    let (batch, features, element) = (problem.batch(), x.meta.shape()[1], x.dtype.size());
+    let tiling =
+        |samples| Tiling::plan(&x.client, routine, batch, features, element, samples, share);
+    let tiling = match tiling(MOST_SAMPLES) {
+        Ok(tiling) if tiling.tiles == 1 => tiling,
+        _ => tiling(SAMPLES)?,
+    };
     Ok(Plan::new(problem, tiling))
 }
 
@@ -298,6 +323,7 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
     let sums = sums_of_parts(problem, parts, part_tiles == 1);
     let config = RowTile {
         tile: tiling.shape,
+        unroll: tiling.shape.lanes.max(UNROLL),
         packed: problem.packed,
     };
     // SAFETY: rows, features and vectors are bounded, sums by the entries of their rows, coordinates

@@ -19,7 +19,7 @@ use crate::backend::cube::packs::{
     edge_entry, edge_turns, pack_coordinates, pack_of, pack_places, whole_packs, words_of_pack,
 };
 use crate::backend::cube::tiles::{
-    LANES, TileShape, Tiling, stage_features, stage_zeros, tile_ends, vector_of_unit,
+    LANES, SAMPLES, TileShape, Tiling, stage_features, stage_zeros, tile_ends, vector_of_unit,
 };
 use crate::backend::cube::transpose::to_feature_major;
 use crate::ops::{RoutineError, SpmmRoutine};
@@ -285,6 +285,7 @@ pub(super) fn plan(problem: &SpmmProblem) -> Result<Tiling, RoutineError> {
         problem.batch(),
         x.meta.shape()[1],
         x.dtype.size(),
+        SAMPLES,
         |vectors| (vectors.min(UNITS_OF_ENTRY), false),
     )
 }
