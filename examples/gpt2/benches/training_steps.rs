@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use burn::optim::{AdamWConfig, GradientsParams};
+use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use clap::Parser;
+use gpt2::fused::{FusedAdamW, FusedAdamWConfig};
 use gpt2::{DeviceChoice, Gpt2Config, GpuMeter, MlpMode, Precision};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -179,7 +180,12 @@ fn measure(
         false => device.clone().autodiff(),
     };
     let mut model = config.init(1, &tracked).with_precision(precision);
-    let mut optim = AdamWConfig::new().with_weight_decay(0.1).init();
+    let mut optim = ModuleOptimizer::from(FusedAdamW::new(FusedAdamWConfig {
+        beta_1: 0.9,
+        beta_2: 0.95,
+        epsilon: 1e-8,
+        weight_decay: 0.1,
+    }));
     let tokens = random_tokens(args, 1, &tracked);
     let targets = random_tokens(args, 2, &tracked);
     let (mut steps, mut passes, mut last) = (Vec::new(), Vec::new(), 0.0);

@@ -150,7 +150,9 @@ pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
     let pretrained = args.weights.load(source, &device)?;
     let (model, mode) = (pretrained.model, pretrained.config.model.mode);
     let start = Instant::now();
-    let mut decoder = Decoder::new(&model, 1, !args.no_capture);
+    // The last token is written, but not read.
+    let room = (prompt.len() + count - 1).max(crate::LEAST_CONTEXT_TO_RECORD.min(config.context));
+    let mut decoder = Decoder::with_context(&model, 1, room, !args.no_capture);
     drop(model);
     let prepare_seconds = start.elapsed().as_secs_f64();
 

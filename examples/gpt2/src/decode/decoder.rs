@@ -9,7 +9,7 @@ use snack_burn::capture::Captured;
 use std::{cell::RefCell, ops::Range, rc::Rc};
 
 /// A shorter context cannot hold the steps that warm up a recording.
-const LEAST_CONTEXT_TO_RECORD: usize = 8;
+pub(crate) const LEAST_CONTEXT_TO_RECORD: usize = 8;
 
 /// Writes tokens, one after the other, for several sequences at once.
 ///
@@ -57,7 +57,18 @@ enum Step {
 }
 
 impl Decoder {
-    /// Prepares to write `batch` sequences.
+    /// Prepares to write `batch` sequences as long as the context of the model; see
+    /// [`with_context`](Self::with_context).
+    ///
+    /// # Panics
+    ///
+    /// Panics if `batch` is 0.
+    pub fn new(model: &Gpt2, batch: usize, record: bool) -> Self {
+        let [context, _] = model.wpe.weight.dims();
+        Self::with_context(model, batch, context, record)
+    }
+
+    /// Prepares to write `batch` sequences of at most `context` tokens, for which there will be room.
     ///
     /// With `record`, the step is [captured](Captured), which runs it a few times; where the device cannot
     /// record, and with contexts of less than 8 tokens, this only costs that time. While it records, other
@@ -65,13 +76,17 @@ impl Decoder {
     ///
     /// # Panics
     ///
-    /// Panics if `batch` is 0.
-    pub fn new(model: &Gpt2, batch: usize, record: bool) -> Self {
-        assert!(batch > 0, "Decoder::new: a batch needs a sequence");
+    /// Panics if `batch` is 0, or if `context` is 0 or more than that of the model.
+    pub fn with_context(model: &Gpt2, batch: usize, context: usize, record: bool) -> Self {
+        assert!(batch > 0, "Decoder: a batch needs a sequence");
+        let [most, _] = model.wpe.weight.dims();
+        assert!(
+            (1..=most).contains(&context),
+            "Decoder: expected a context of 1 to {most} tokens, got {context}"
+        );
         let model = for_inference(model);
         let [vocabulary, _] = model.wte.weight.dims();
-        let [context, _] = model.wpe.weight.dims();
-        let state = DecodeState::new(&model, batch);
+        let state = DecodeState::new(&model, batch, context);
         let device = state.device();
         let session = Rc::new(RefCell::new(Session { model, state }));
         let step = match record && context >= LEAST_CONTEXT_TO_RECORD {

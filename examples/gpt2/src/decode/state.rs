@@ -14,18 +14,14 @@ pub struct DecodeState {
     position: Tensor<1, Int>,
     /// All tokens, the next one included: `[batch, context + 1]`.
     tokens: Tensor<2, Int>,
-    /// The places `0, 1, ..`: `[context]`.
-    places: Tensor<1, Int>,
-    /// The mask that hides nothing: `[1, 1, 1, context]`.
-    visible: Tensor<4>,
 }
 
 impl DecodeState {
-    /// An empty state for `batch` sequences.
-    pub fn new(model: &Gpt2, batch: usize) -> Self {
+    /// An empty state for `batch` sequences of at most `context` tokens.
+    pub fn new(model: &Gpt2, batch: usize, context: usize) -> Self {
         let embedding = model.wte.weight.val();
         let (device, dtype) = (embedding.device(), embedding.dtype());
-        let [context, width] = model.wpe.weight.dims();
+        let [_, width] = embedding.dims();
         let cache = |heads: usize| {
             let shape = [batch, 2 * heads, context, width / heads];
             Tensor::zeros(shape, (&device, dtype))
@@ -38,8 +34,6 @@ impl DecodeState {
                 .collect(),
             position: Tensor::zeros([1], &device),
             tokens: Tensor::zeros([batch, context + 1], &device),
-            places: Tensor::arange(0..context as i64, &device),
-            visible: Tensor::zeros([1, 1, 1, context], (&device, dtype)),
         }
     }
 
@@ -57,36 +51,36 @@ impl DecodeState {
         replace(&mut self.position, position);
     }
 
-    /// Puts the keys and values of whole prompts into the cache of a block, and zeros behind them.
+    /// Puts the keys and values of whole prompts into the cache of a block.
     ///
     /// # Shapes
     ///
     /// - entries: `[batch, 2 heads, length, head_width]`
     pub(super) fn fill(&mut self, block: usize, entries: Tensor<4>) {
         let [batch, heads, length, head_width] = entries.dims();
-        let cache = &mut self.caches[block];
-        let [_, _, context, _] = cache.dims();
-        cache.inplace(|cache| {
+        self.caches[block].inplace(|cache| {
             cache.slice_assign([0..batch, 0..heads, 0..length, 0..head_width], entries)
         });
-        if length < context {
-            // Weights of zero do not hide what is infinite or no number.
-            let rest = [0..batch, 0..heads, length..context, 0..head_width];
-            cache.inplace(|cache| cache.slice_fill(rest, 0.0));
-        }
     }
 
-    /// Puts the keys and values of one token into the cache of a block and returns all of the cache.
+    /// Puts the keys and values of one token into the cache of a block and returns all of the cache, and
+    /// the place of the token in it.
     ///
     /// # Shapes
     ///
     /// - entries: `[batch, 2 heads, 1, head_width]`
-    /// - output: `[batch, 2 heads, context, head_width]`
-    pub(super) fn append(&mut self, block: usize, entries: Tensor<4>) -> Tensor<4> {
+    /// - output: `[batch, 2 heads, context, head_width]` and `[1]`
+    pub(super) fn append(
+        &mut self,
+        block: usize,
+        entries: Tensor<4>,
+    ) -> (Tensor<4>, Tensor<1, Int>) {
         let cache = &mut self.caches[block];
         let place = self.position.clone();
-        cache.inplace(|cache| cache.select_assign(2, place, entries, IndexingUpdateOp::Assign));
-        cache.clone()
+        cache.inplace(|cache| {
+            cache.select_assign(2, place.clone(), entries, IndexingUpdateOp::Assign)
+        });
+        (cache.clone(), place)
     }
 
     /// The tokens that the caches do not have yet, and their place.
@@ -97,18 +91,6 @@ impl DecodeState {
     pub(super) fn next(&self) -> (Tensor<2, Int>, Tensor<1, Int>) {
         let place = self.position.clone();
         (self.tokens.clone().select(1, place.clone()), place)
-    }
-
-    /// The additive mask of the next token: 0 up to its place, the lowest finite number behind it.
-    ///
-    /// # Shapes
-    ///
-    /// - output: `[1, 1, 1, context]`
-    pub(super) fn mask(&self) -> Tensor<4> {
-        let later = self.places.clone().greater(self.position.clone());
-        let visible = self.visible.clone();
-        let shape = visible.dims();
-        visible.mask_fill(later.reshape(shape), f32::MIN)
     }
 
     /// Moves on by one token.

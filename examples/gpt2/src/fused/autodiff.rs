@@ -15,7 +15,7 @@ use burn::tensor::FloatDType;
 use core::fmt::Debug;
 use core::marker::PhantomData;
 
-use super::FusedOps;
+use super::{AdamWStep, FusedOps};
 
 /// The weights and the scale.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl<B: FusedOps> RetroForward for RetroNorm<B> {
 struct TokenLosses;
 
 impl<B: FusedOps> Backward<B, 1> for TokenLosses {
-    type State = (NodeId, IntTensor<B>);
+    type State = (NodeId, IntTensor<B>, usize);
 
     fn backward(
         self,
@@ -132,10 +132,10 @@ impl<B: FusedOps> Backward<B, 1> for TokenLosses {
         grads: &mut Gradients,
         checkpointer: &mut Checkpointer,
     ) {
-        let (logits, targets) = ops.state;
+        let (logits, targets, vocabulary) = ops.state;
         let logits = checkpointer.retrieve_node_output(logits);
         unary::<B, _>(ops.parents, ops.node, grads, |grad| {
-            B::token_losses_backward(logits, targets, grad)
+            B::token_losses_backward(logits, targets, grad, vocabulary)
         });
     }
 }
@@ -239,19 +239,26 @@ impl<B: FusedOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {
         )
     }
 
-    fn token_losses(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self> {
+    fn token_losses(
+        logits: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+        vocabulary: usize,
+    ) -> FloatTensor<Self> {
         let prep = TokenLosses
             .prepare::<C>([logits.node()])
             .compute_bound()
             .stateful();
         match prep {
             OpsKind::Tracked(mut prep) => {
-                let saved = (prep.checkpoint(&logits), targets.clone());
-                prep.finish(saved, B::token_losses(logits.into_primitive(), targets))
+                let saved = (prep.checkpoint(&logits), targets.clone(), vocabulary);
+                let losses = B::token_losses(logits.into_primitive(), targets, vocabulary);
+                prep.finish(saved, losses)
             }
-            OpsKind::UnTracked(prep) => {
-                prep.finish(B::token_losses(logits.into_primitive(), targets))
-            }
+            OpsKind::UnTracked(prep) => prep.finish(B::token_losses(
+                logits.into_primitive(),
+                targets,
+                vocabulary,
+            )),
         }
     }
 
@@ -259,8 +266,49 @@ impl<B: FusedOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {
         logits: FloatTensor<Self>,
         targets: IntTensor<Self>,
         grad: FloatTensor<Self>,
+        vocabulary: usize,
     ) -> FloatTensor<Self> {
         let (logits, grad) = (logits.into_primitive(), grad.into_primitive());
-        Self::from_inner(B::token_losses_backward(logits, targets, grad))
+        Self::from_inner(B::token_losses_backward(logits, targets, grad, vocabulary))
+    }
+
+    fn adamw_step(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+        step: AdamWStep,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let (weight, grad) = (weight.into_primitive(), grad.into_primitive());
+        let (first, second) = (first.into_primitive(), second.into_primitive());
+        let (weight, first, second) = B::adamw_step(weight, grad, first, second, step);
+        (
+            Self::from_inner(weight),
+            Self::from_inner(first),
+            Self::from_inner(second),
+        )
+    }
+
+    fn project_rows(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (x, weight) = (x.into_primitive(), weight.into_primitive());
+        Self::from_inner(B::project_rows(x, weight, bias.into_primitive()))
+    }
+
+    fn compare_rows(x: FloatTensor<Self>, table: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::from_inner(B::compare_rows(x.into_primitive(), table.into_primitive()))
+    }
+
+    fn attend(
+        query: FloatTensor<Self>,
+        cache: FloatTensor<Self>,
+        place: IntTensor<Self>,
+        scale: f32,
+    ) -> FloatTensor<Self> {
+        let (query, cache) = (query.into_primitive(), cache.into_primitive());
+        Self::from_inner(B::attend(query, cache, place, scale))
     }
 }

@@ -69,21 +69,115 @@ pub trait FusedOps: Backend {
         epsilon: f32,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
 
-    /// The logarithm of the sum of exponentials of every row less the element of its target.
+    /// The logarithm of the sum of exponentials of the first `vocabulary` elements of every row, less the
+    /// element of its target.
     ///
     /// # Shapes
     ///
-    /// - logits: `[rows, vocabulary]`
+    /// - logits: `[rows, vocabulary or more]`
     /// - targets: `[rows]`, each below `vocabulary`
     /// - output: `[rows]`, `f32`
-    #[fusion(meta = |logits, _targets| TensorSpec::new(Shape::new([logits.shape[0]]), DType::F32))]
-    fn token_losses(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self>;
+    #[fusion(meta = |logits, _targets, _vocabulary| TensorSpec::new(Shape::new([logits.shape[0]]), DType::F32))]
+    fn token_losses(
+        logits: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+        vocabulary: usize,
+    ) -> FloatTensor<Self>;
 
-    /// The gradient of the logits, from that of the losses, `[rows]` of `f32`.
+    /// The gradient of the logits, from that of the losses, `[rows]` of `f32`; 0 behind the vocabulary.
     #[fusion(dtype = logits, shape = logits)]
     fn token_losses_backward(
         logits: FloatTensor<Self>,
         targets: IntTensor<Self>,
         grad: FloatTensor<Self>,
+        vocabulary: usize,
     ) -> FloatTensor<Self>;
+
+    /// A step of AdamW, with moments that are corrected for their start from zero.
+    ///
+    /// All tensors are `f32` and have one shape; no gradient passes through it.
+    ///
+    /// # Returns
+    ///
+    /// The weights and both moments after the step.
+    #[fusion(meta = |weight, _grad, _first, _second, _step| {
+        (weight.clone(), weight.clone(), weight.clone())
+    })]
+    fn adamw_step(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+        step: AdamWStep,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>);
+
+    /// A few rows times a matrix, plus a bias; no gradient passes through it.
+    ///
+    /// # Shapes
+    ///
+    /// - x: `[rows, inputs]`, `f32`
+    /// - weight: `[inputs, outputs]`, `f32`
+    /// - bias: `[outputs]`, `f32`
+    /// - output: `[rows, outputs]`
+    #[fusion(dtype = x, shape = Shape::new([x[0], bias[0]]))]
+    fn project_rows(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+    ) -> FloatTensor<Self>;
+
+    /// The products of a few rows with every row of a table; no gradient passes through it.
+    ///
+    /// # Shapes
+    ///
+    /// - x: `[rows, inputs]`, `f32`
+    /// - table: `[outputs, inputs]`, `f32`
+    /// - output: `[rows, outputs]`
+    #[fusion(dtype = x, shape = Shape::new([x[0], table[0]]))]
+    fn compare_rows(x: FloatTensor<Self>, table: FloatTensor<Self>) -> FloatTensor<Self>;
+
+    /// The attention of one query of every head to the places up to `place` of a cache of keys, then
+    /// values; no gradient passes through it.
+    ///
+    /// # Shapes
+    ///
+    /// - query: `[batch, heads, 1, head_width]`, `f32`
+    /// - cache: `[batch, 2 heads, places, head_width]`, `f32`
+    /// - place: `[1]`, below `places`
+    /// - output: `[batch, heads, 1, head_width]`
+    #[fusion(dtype = query, shape = query)]
+    fn attend(
+        query: FloatTensor<Self>,
+        cache: FloatTensor<Self>,
+        place: IntTensor<Self>,
+        scale: f32,
+    ) -> FloatTensor<Self>;
+}
+
+/// The numbers of a step of AdamW.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamWStep {
+    /// Decay of the first moment.
+    pub beta_1: f32,
+    /// Decay of the second moment.
+    pub beta_2: f32,
+    /// Added to the root of the second moment.
+    pub epsilon: f32,
+    /// Learning rate over the correction of the first moment.
+    pub rate: f32,
+    /// One over the correction of the second moment.
+    pub correction_2: f32,
+    /// Factor of the weights: 1 less learning rate times weight decay.
+    pub keep: f32,
+}
+
+impl AdamWStep {
+    /// The new weight and moments.
+    #[cfg(feature = "flex")]
+    pub(super) fn apply(&self, weight: f32, grad: f32, first: f32, second: f32) -> [f32; 3] {
+        let first = self.beta_1 * first + (1.0 - self.beta_1) * grad;
+        let second = self.beta_2 * second + (1.0 - self.beta_2) * grad * grad;
+        let size = (second * self.correction_2).sqrt() + self.epsilon;
+        [self.keep * weight - self.rate * first / size, first, second]
+    }
 }

@@ -6,6 +6,7 @@
 //! or twice, keep one tensor for the backward pass, compute in `f32` whatever the type of their inputs, and
 //! have a kernel on every back end of the example.
 
+mod adamw;
 mod autodiff;
 mod base;
 #[cfg(feature = "__cube")]
@@ -14,9 +15,11 @@ mod cube;
 mod flex;
 
 use burn::backend::Dispatch;
+use burn::nn::Linear;
 use burn::tensor::{FloatDType, Int, Tensor, assert_shape};
 
-pub use base::FusedOps;
+pub use adamw::{FusedAdamW, FusedAdamWConfig};
+pub use base::{AdamWStep, FusedOps};
 
 /// Attention weights: the softmax over the keys that a query may see, of the scaled scores.
 ///
@@ -84,21 +87,97 @@ pub fn norm_rows(
 
 /// The cross-entropy of every row of `logits` with its target, in nats.
 ///
+/// Columns behind the vocabulary, which only pad a matrix, take no part.
+///
 /// # Shapes
 ///
-/// - logits: `[rows, vocabulary]`
+/// - logits: `[rows, vocabulary or more]`
 /// - targets: `[rows]`, each below `vocabulary`
 /// - output: `[rows]`, of `f32`
 ///
 /// # Panics
 ///
-/// Panics if the numbers of rows differ.
-pub fn token_losses(logits: Tensor<2>, targets: Tensor<1, Int>) -> Tensor<1> {
-    let [rows, _] = logits.dims();
+/// Panics if the numbers of rows differ or the vocabulary is empty or wider than the logits.
+pub fn token_losses(logits: Tensor<2>, targets: Tensor<1, Int>, vocabulary: usize) -> Tensor<1> {
+    let [rows, columns] = logits.dims();
     assert_shape!(targets, [rows]);
+    assert!(
+        (1..=columns).contains(&vocabulary),
+        "token_losses: expected a vocabulary of 1 to {columns} tokens, got {vocabulary}"
+    );
     Tensor::from_dispatch(Dispatch::token_losses(
         logits.into_dispatch(),
         targets.into_dispatch(),
+        vocabulary,
+    ))
+}
+
+/// Applies a linear layer to a few rows, as decoding does. Nothing is tracked.
+///
+/// # Shapes
+///
+/// - x: `[rows, inputs]`
+/// - output: `[rows, outputs]`
+///
+/// # Panics
+///
+/// Panics if the last axis of `x` is not `inputs`, or if the layer has no bias.
+pub fn project_rows(x: Tensor<2>, layer: &Linear) -> Tensor<2> {
+    let weight = layer.weight.val();
+    let [inputs, _] = weight.dims();
+    assert_shape!(x, [.., inputs]);
+    let bias = layer.bias.as_ref().expect("layers of GPT-2 have a bias");
+    Tensor::from_dispatch(Dispatch::project_rows(
+        x.into_dispatch(),
+        weight.into_dispatch(),
+        bias.val().into_dispatch(),
+    ))
+}
+
+/// The products of a few rows with every row of a table, as decoding does. Nothing is tracked.
+///
+/// # Shapes
+///
+/// - x: `[rows, inputs]`
+/// - table: `[outputs, inputs]`
+/// - output: `[rows, outputs]`
+///
+/// # Panics
+///
+/// Panics if the last axes differ.
+pub fn compare_rows(x: Tensor<2>, table: Tensor<2>) -> Tensor<2> {
+    let [_, inputs] = table.dims();
+    assert_shape!(x, [.., inputs]);
+    Tensor::from_dispatch(Dispatch::compare_rows(
+        x.into_dispatch(),
+        table.into_dispatch(),
+    ))
+}
+
+/// The attention of one query of every head to a cache of keys, then values, up to a place that only the
+/// device knows. Nothing is tracked.
+///
+/// # Shapes
+///
+/// - query: `[batch, heads, 1, head_width]`
+/// - cache: `[batch, 2 heads, places, head_width]`
+/// - place: `[1]`, below `places`
+/// - output: `[batch, heads, 1, head_width]`
+///
+/// # Panics
+///
+/// Panics if the shapes do not belong together.
+pub fn attend(query: Tensor<4>, cache: Tensor<4>, place: Tensor<1, Int>, scale: f64) -> Tensor<4> {
+    let [batch, heads, _, head_width] = query.dims();
+    assert_shape!(query, [batch, heads, 1, head_width]);
+    let both = 2 * heads;
+    assert_shape!(cache, [batch, both, .., head_width]);
+    assert_shape!(place, [1]);
+    Tensor::from_dispatch(Dispatch::attend(
+        query.into_dispatch(),
+        cache.into_dispatch(),
+        place.into_dispatch(),
+        scale as f32,
     ))
 }
 

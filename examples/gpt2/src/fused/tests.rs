@@ -1,6 +1,8 @@
 //! Values against `f64` on the host, gradients against the derivatives of Burn's operations.
 
 use super::*;
+use burn::module::Param;
+use burn::optim::{AdamWConfig, Optimizer};
 use burn::tensor::activation::{gelu_approximate, log_softmax, softmax};
 use burn::tensor::{Device, TensorData, Tolerance};
 use rand::{RngExt, SeedableRng};
@@ -166,7 +168,7 @@ fn token_losses_are_the_picked_log_probabilities() {
         let logits = random([rows, vocabulary], 20.0, seed as u64);
         compare(
             [logits],
-            |[logits]| token_losses(logits, targets(rows, vocabulary)),
+            |[logits]| token_losses(logits, targets(rows, vocabulary), vocabulary),
             |[logits]| {
                 let places = targets(rows, vocabulary).reshape([rows, 1]);
                 log_softmax(logits, 1)
@@ -204,11 +206,11 @@ fn half_precision_is_computed_in_single() {
     same(normed.reshape([1, 2, 9, 9]), expected.reshape([1, 2, 9, 9]));
 
     let logits = low.reshape([18, 9]).require_grad();
-    let losses = token_losses(logits.clone(), targets(18, 9));
+    let losses = token_losses(logits.clone(), targets(18, 9), 9);
     assert_eq!(losses.dtype(), FloatDType::F32.into());
     close(
         losses.clone(),
-        token_losses(exact.reshape([18, 9]), targets(18, 9)),
+        token_losses(exact.reshape([18, 9]), targets(18, 9), 9),
     );
     let grads = losses.sum().backward();
     assert_eq!(logits.grad(&grads).expect("tracked").dtype(), dtype.into());
@@ -222,7 +224,7 @@ fn nothing_is_computed_from_nothing() {
     );
     assert_eq!(gelu_tanh(random([0, 3], 1.0, 1)).dims(), [0, 3]);
     assert_eq!(
-        token_losses(random([0, 3], 1.0, 1), targets(0, 3)).dims(),
+        token_losses(random([0, 3], 1.0, 1), targets(0, 3), 3).dims(),
         [0]
     );
     let [gamma, beta] = [1, 2].map(|seed| random([4], 1.0, seed).require_grad());
@@ -235,4 +237,109 @@ fn nothing_is_computed_from_nothing() {
         gamma.grad(&grads).expect("tracked"),
         Tensor::zeros([4], &device().inner()),
     );
+}
+
+#[test]
+fn padding_takes_no_part_in_losses() {
+    compare(
+        [random([5, 300], 4.0, 1)],
+        |[logits]| token_losses(logits, targets(5, 257), 257),
+        |[logits]| {
+            let logits = logits.narrow(1, 0, 257);
+            token_losses(logits, targets(5, 257), 257)
+        },
+    );
+}
+
+#[test]
+fn adamw_is_burns() {
+    let config = FusedAdamWConfig {
+        beta_1: 0.9,
+        beta_2: 0.95,
+        epsilon: 1e-8,
+        weight_decay: 0.1,
+    };
+    let fused = FusedAdamW::new(config);
+    let burns = AdamWConfig::new()
+        .with_beta_1(config.beta_1)
+        .with_beta_2(config.beta_2)
+        .with_epsilon(config.epsilon)
+        .with_weight_decay(config.weight_decay)
+        .build();
+    for dims in [[1, 1], [3, 5], [32, 64]] {
+        let weight = random(dims, 1.0, 1).inner();
+        let (mut found, mut expected) = (weight.clone(), weight);
+        let (mut found_state, mut expected_state) = (None, None);
+        for step in 0..5 {
+            let grad = random(dims, 1.0, 10 + step).inner();
+            (found, found_state) = fused.step(1e-2, found, grad.clone(), found_state);
+            (expected, expected_state) = burns.step(1e-2, expected, grad, expected_state);
+        }
+        close(found, expected);
+        let (found, expected) = (
+            found_state.unwrap().momentum,
+            expected_state.unwrap().momentum,
+        );
+        assert_eq!(found.time, expected.time);
+        close(found.moment_1, expected.moment_1);
+        close(found.moment_2, expected.moment_2);
+    }
+}
+
+#[test]
+fn few_rows_are_multiplied_as_by_burn() {
+    let shapes = [[1, 1, 1], [1, 768, 40], [3, 33, 100], [2, 5, 257]];
+    for [rows, inputs, outputs] in shapes {
+        let x = random([rows, inputs], 1.0, 1).inner();
+        let weight = random([inputs, outputs], 1.0, 2).inner();
+        let bias = random([outputs], 1.0, 3).inner();
+        let layer = Linear {
+            weight: Param::from_tensor(weight.clone()),
+            bias: Some(Param::from_tensor(bias.clone())),
+        };
+        let product = x.clone().matmul(weight.clone());
+        let tolerance = Tolerance::<f32>::rel_abs(1e-2, 1e-2);
+        let same = |found: Tensor<2>, expected: Tensor<2>| {
+            found
+                .into_data()
+                .assert_approx_eq(&expected.into_data(), tolerance);
+        };
+        same(
+            project_rows(x.clone(), &layer),
+            product.clone() + bias.unsqueeze(),
+        );
+        same(compare_rows(x, weight.transpose()), product);
+    }
+}
+
+#[test]
+fn attending_is_the_softmax_over_the_filled_places() {
+    for [batch, heads, places, width, place] in [
+        [1, 1, 1, 1, 0],
+        [2, 3, 40, 8, 17],
+        [1, 2, 700, 64, 699],
+        [1, 1, 9, 600, 4],
+    ] {
+        let query = random([batch, heads, 1, width], 2.0, 1).inner();
+        let cache = random([batch, 2 * heads, places, width], 2.0, 2).inner();
+        let filled = cache.clone().narrow(2, 0, place + 1);
+        let poison = Tensor::full(
+            [batch, 2 * heads, places - place - 1, width],
+            f32::NAN,
+            &cache.device(),
+        );
+        let poisoned = match place + 1 == places {
+            true => cache,
+            false => Tensor::cat(vec![filled.clone(), poison], 2),
+        };
+        let keys = filled.clone().narrow(1, 0, heads);
+        let values = filled.narrow(1, heads, heads);
+        let scores = (query.clone() * keys)
+            .sum_dim(3)
+            .swap_dims(2, 3)
+            .mul_scalar(0.3);
+        let expected = (softmax(scores, 3).swap_dims(2, 3) * values).sum_dim(2);
+        let at = Tensor::<1, Int>::from_data([place as i32], &query.device());
+        close(attend(query, poisoned, at, 0.3), expected);
+    }
 }

@@ -121,8 +121,11 @@ impl Gpt2 {
         let [batch, length] = tokens.dims();
         assert_shape!(targets, [batch, length]);
         let hidden = self.hidden_states(tokens).pop();
-        let logits = self.logits(hidden.expect("there is always the state after the embeddings"));
-        token_losses(logits, targets.reshape([batch * length])).mean()
+        let hidden = hidden.expect("there is always the state after the embeddings");
+        let weight = self.wte.weight.val();
+        let [vocabulary, _] = weight.dims();
+        let logits = self.logits(hidden, padded(weight));
+        token_losses(logits, targets.reshape([batch * length]), vocabulary).mean()
     }
 
     /// The layers that [`MlpMode`](crate::MlpMode) governs, first to last.
@@ -134,15 +137,30 @@ impl Gpt2 {
 
     fn head(&self, x: Tensor<3>) -> Tensor<3> {
         let [batch, length, _] = x.dims();
-        let [vocabulary, _] = self.wte.weight.dims();
-        convert(self.logits(x), FloatDType::F32).reshape([batch, length, vocabulary])
+        let weight = self.wte.weight.val();
+        let [vocabulary, _] = weight.dims();
+        let logits = convert(self.logits(x, weight), FloatDType::F32);
+        logits.reshape([batch, length, vocabulary])
     }
 
-    /// Unnormalized predictions in the precision of the model, `[batch tokens, vocabulary]`.
-    fn logits(&self, x: Tensor<3>) -> Tensor<2> {
+    /// Unnormalized predictions in the precision of the model, `[batch tokens, rows of weight]`.
+    fn logits(&self, x: Tensor<3>, weight: Tensor<2>) -> Tensor<2> {
         let [batch, length, width] = x.dims();
-        let weight = self.precision.lower(self.wte.weight.val());
         let x = self.precision.lower(x).reshape([batch * length, width]);
-        x.matmul(weight.transpose())
+        x.matmul(self.precision.lower(weight).transpose())
+    }
+}
+
+/// The rows of `weight`, and zeros up to a number of rows that matrix products are laid out for: products
+/// with an odd number of rows copy their operands first.
+fn padded(weight: Tensor<2>) -> Tensor<2> {
+    const ALIGNED: usize = 64;
+    let [rows, width] = weight.dims();
+    match rows.next_multiple_of(ALIGNED) - rows {
+        0 => weight,
+        missing => {
+            let zeros = Tensor::zeros([missing, width], &weight.device());
+            Tensor::cat(vec![weight, zeros], 0)
+        }
     }
 }

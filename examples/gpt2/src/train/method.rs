@@ -1,8 +1,8 @@
-use crate::{ConfigError, Gpt2, TrainOptions};
-use burn::{
-    module::ParamGroup,
-    optim::{AdamWConfig, ModuleOptimizer},
+use crate::{
+    ConfigError, Gpt2, TrainOptions,
+    fused::{FusedAdamW, FusedAdamWConfig},
 };
+use burn::{module::ParamGroup, optim::ModuleOptimizer};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use snack_burn::{
     dst::{LocalClockAdamConfig, Preset, StatePolicy, schedule::AnySchedule},
@@ -60,17 +60,13 @@ impl TrainOptions {
                     .with_epsilon(EPSILON)
             };
             let values = ParamGroup::from_regex(r"values$").expect("the pattern is valid");
-            let dense = adamw().with_weight_decay(self.weight_decay).build();
+            let dense = adamw(self.weight_decay);
             return config(0.0)
                 .init()
                 .with_group(matrices, dense, None)
                 .with_group(values, config(self.weight_decay).build(), None);
         }
-        adamw().with_weight_decay(0.0).init().with_group(
-            matrices,
-            adamw().with_weight_decay(self.weight_decay).build(),
-            None,
-        )
+        ModuleOptimizer::from(adamw(0.0)).with_group(matrices, adamw(self.weight_decay), None)
     }
 
     /// Refuses numbers that the method has no use for.
@@ -90,9 +86,11 @@ impl TrainOptions {
     }
 }
 
-fn adamw() -> AdamWConfig {
-    AdamWConfig::new()
-        .with_beta_1(BETAS.0)
-        .with_beta_2(BETAS.1)
-        .with_epsilon(EPSILON)
+fn adamw(weight_decay: f32) -> FusedAdamW {
+    FusedAdamW::new(FusedAdamWConfig {
+        beta_1: BETAS.0,
+        beta_2: BETAS.1,
+        epsilon: EPSILON,
+        weight_decay,
+    })
 }

@@ -43,8 +43,14 @@ impl Teams {
 
 /// At most `wanted` cubes, cut to what the device allows: kernels stride over the rest.
 pub(super) fn cubes(client: &Client, wanted: usize) -> CubeCount {
-    let (most, _, _) = client.properties().hardware.max_cube_count;
-    CubeCount::Static(wanted.clamp(1, most as usize) as u32, 1, 1)
+    grid(client, [wanted, 1])
+}
+
+/// As [`cubes`], along two axes.
+pub(super) fn grid(client: &Client, wanted: [usize; 2]) -> CubeCount {
+    let (x, y, _) = client.properties().hardware.max_cube_count;
+    let cut = |wanted: usize, most: u32| wanted.clamp(1, most as usize) as u32;
+    CubeCount::Static(cut(wanted[0], x), cut(wanted[1], y), 1)
 }
 
 /// Units of a cube whose units work alone.
@@ -130,7 +136,7 @@ pub(super) fn exponentials<F: Float>(
     scale: f32,
     #[comptime] lanes: usize,
 ) -> (f32, f32) {
-    let mut highest = f32::MIN;
+    let mut highest = f32::new(comptime!(f32::MIN));
     let mut total = 0.0_f32;
     let mut block = Array::<f32>::new(UNROLL);
     let mut at = lane;
@@ -138,7 +144,7 @@ pub(super) fn exponentials<F: Float>(
         let mut top = highest;
         #[unroll]
         for u in 0..UNROLL {
-            let mut score = f32::MIN;
+            let mut score = f32::new(comptime!(f32::MIN));
             if at + comptime!(u * lanes) < visible {
                 score = scale * f32::cast_from(scores[first + at + comptime!(u * lanes)]);
             }

@@ -17,6 +17,7 @@ fn forward_kernel<F: Float, I: Int>(
     targets: &Tensor<I>,
     losses: &mut Tensor<f32>,
     rows: usize,
+    columns: usize,
     vocabulary: usize,
     #[comptime] lanes: usize,
     #[define(F, I)] _dtypes: [ElemType; 2],
@@ -25,7 +26,7 @@ fn forward_kernel<F: Float, I: Int>(
     let lane = UNIT_POS as usize % lanes;
     let mut row = CUBE_POS_X as usize * teams + UNIT_POS as usize / lanes;
     while row < rows {
-        let first = row * vocabulary;
+        let first = row * columns;
         let (highest, sum) = exponentials::<F>(logits, first, vocabulary, lane, 1.0_f32, lanes);
         if lane == 0 {
             let target = target_of::<I>(targets, row, vocabulary);
@@ -43,6 +44,7 @@ fn backward_kernel<F: Float, I: Int>(
     grad: &Tensor<f32>,
     output: &mut Tensor<F>,
     rows: usize,
+    columns: usize,
     vocabulary: usize,
     #[comptime] lanes: usize,
     #[define(F, I)] _dtypes: [ElemType; 2],
@@ -51,7 +53,7 @@ fn backward_kernel<F: Float, I: Int>(
     let lane = UNIT_POS as usize % lanes;
     let mut row = CUBE_POS_X as usize * teams + UNIT_POS as usize / lanes;
     while row < rows {
-        let first = row * vocabulary;
+        let first = row * columns;
         let (highest, sum) = exponentials::<F>(logits, first, vocabulary, lane, 1.0_f32, lanes);
         let target = target_of::<I>(targets, row, vocabulary);
         let factor = grad[row] / sum;
@@ -76,8 +78,8 @@ fn backward_kernel<F: Float, I: Int>(
 }
 
 /// Losses of contiguous logits.
-pub(super) fn forward(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
-    let [rows, vocabulary] = [0, 1].map(|axis| logits.meta.shape()[axis]);
+pub(super) fn forward(logits: CubeTensor, targets: CubeTensor, vocabulary: usize) -> CubeTensor {
+    let [rows, columns] = [0, 1].map(|axis| logits.meta.shape()[axis]);
     let losses = output(&logits, Shape::new([rows]), DType::F32);
     if rows == 0 {
         return losses;
@@ -94,6 +96,7 @@ pub(super) fn forward(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
             targets.clone().into_tensor_arg(),
             losses.clone().into_tensor_arg(),
             rows,
+            columns,
             vocabulary,
             teams.lanes,
             [element(logits.dtype), index_element(targets.dtype)],
@@ -103,8 +106,13 @@ pub(super) fn forward(logits: CubeTensor, targets: CubeTensor) -> CubeTensor {
 }
 
 /// The gradient of contiguous logits.
-pub(super) fn backward(logits: CubeTensor, targets: CubeTensor, grad: CubeTensor) -> CubeTensor {
-    let [rows, vocabulary] = [0, 1].map(|axis| logits.meta.shape()[axis]);
+pub(super) fn backward(
+    logits: CubeTensor,
+    targets: CubeTensor,
+    grad: CubeTensor,
+    vocabulary: usize,
+) -> CubeTensor {
+    let [rows, columns] = [0, 1].map(|axis| logits.meta.shape()[axis]);
     let found = output(&logits, logits.meta.shape().clone(), logits.dtype);
     if rows == 0 {
         return found;
@@ -122,6 +130,7 @@ pub(super) fn backward(logits: CubeTensor, targets: CubeTensor, grad: CubeTensor
             grad.into_tensor_arg(),
             found.clone().into_tensor_arg(),
             rows,
+            columns,
             vocabulary,
             teams.lanes,
             [element(logits.dtype), index_element(targets.dtype)],

@@ -1,5 +1,8 @@
 //! The operations as CubeCL kernels.
 
+mod adamw;
+mod attend;
+mod few_rows;
 mod gelu;
 mod launch;
 mod losses;
@@ -11,7 +14,7 @@ use burn::tensor::FloatDType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 
-use super::FusedOps;
+use super::{AdamWStep, FusedOps};
 
 impl FusedOps for CubeBackend {
     fn causal_softmax(scores: FloatTensor<Self>, scale: f32) -> FloatTensor<Self> {
@@ -55,19 +58,60 @@ impl FusedOps for CubeBackend {
         norm::backward(x, gamma, grad, epsilon)
     }
 
-    fn token_losses(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self> {
-        losses::forward(into_contiguous(logits), into_contiguous(targets))
+    fn token_losses(
+        logits: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+        vocabulary: usize,
+    ) -> FloatTensor<Self> {
+        losses::forward(
+            into_contiguous(logits),
+            into_contiguous(targets),
+            vocabulary,
+        )
     }
 
     fn token_losses_backward(
         logits: FloatTensor<Self>,
         targets: IntTensor<Self>,
         grad: FloatTensor<Self>,
+        vocabulary: usize,
     ) -> FloatTensor<Self> {
-        losses::backward(
-            into_contiguous(logits),
-            into_contiguous(targets),
-            into_contiguous(grad),
-        )
+        let [logits, targets, grad] = [logits, targets, grad].map(into_contiguous);
+        losses::backward(logits, targets, grad, vocabulary)
+    }
+
+    fn adamw_step(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+        step: AdamWStep,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let [weight, grad, first, second] = [weight, grad, first, second].map(into_contiguous);
+        let [weight, first, second] = adamw::step(weight, grad, first, second, step);
+        (weight, first, second)
+    }
+
+    fn project_rows(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let [x, weight, bias] = [x, weight, bias].map(into_contiguous);
+        few_rows::project(x, weight, bias)
+    }
+
+    fn compare_rows(x: FloatTensor<Self>, table: FloatTensor<Self>) -> FloatTensor<Self> {
+        few_rows::compare(into_contiguous(x), into_contiguous(table))
+    }
+
+    fn attend(
+        query: FloatTensor<Self>,
+        cache: FloatTensor<Self>,
+        place: IntTensor<Self>,
+        scale: f32,
+    ) -> FloatTensor<Self> {
+        let [query, cache, place] = [query, cache, place].map(into_contiguous);
+        attend::attend(query, cache, place, scale)
     }
 }

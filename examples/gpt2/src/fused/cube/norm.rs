@@ -5,7 +5,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
-use super::launch::{Teams, addresses, element, output, rows, single_units, team_sum};
+use super::launch::{Teams, addresses, element, grid, output, rows, single_units, team_sum};
 
 /// Rows whose products with the gradient one unit adds up.
 const ROWS: usize = 64;
@@ -205,9 +205,7 @@ pub(super) fn backward(
     let [of_gamma, of_beta] = [(); 2].map(|()| output(&x, Shape::new([blocks, width]), DType::F32));
     let teams = Teams::for_rows(&x.client, count);
     let dim = single_units(&x.client);
-    let (most, most_blocks, _) = x.client.properties().hardware.max_cube_count;
-    let columns = width.div_ceil(dim.num_elems() as usize).min(most as usize);
-    let grid = CubeCount::Static(columns as u32, (blocks as u32).min(most_blocks), 1);
+    let columns = width.div_ceil(dim.num_elems() as usize);
     // SAFETY: rows and places are bounded in both kernels; `x`, `grad` and the result have one shape.
     unsafe {
         backward_kernel::launch_unchecked(
@@ -228,7 +226,7 @@ pub(super) fn backward(
         );
         parameters_kernel::launch_unchecked(
             &x.client,
-            grid,
+            grid(&x.client, [columns, blocks]),
             dim,
             addresses([&x]),
             x.clone().into_tensor_arg(),

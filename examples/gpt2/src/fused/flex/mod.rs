@@ -8,8 +8,8 @@ use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{DType, FloatDType, Shape, TensorData};
 use burn_flex::FlexTensor;
 
-use super::FusedOps;
-use rows::{Causal, Norm};
+use super::{AdamWStep, FusedOps};
+use rows::{Cached, Causal, Losses, Norm};
 
 impl FusedOps for Flex {
     fn causal_softmax(scores: FloatTensor<Self>, scale: f32) -> FloatTensor<Self> {
@@ -77,26 +77,95 @@ impl FusedOps for Flex {
         )
     }
 
-    fn token_losses(logits: FloatTensor<Self>, targets: IntTensor<Self>) -> FloatTensor<Self> {
-        let [rows, vocabulary] = [logits.shape()[0], logits.shape()[1]];
-        let losses = rows::losses(in_f32(logits).storage(), &indices(targets), vocabulary);
-        tensor(losses, Shape::new([rows]))
+    fn token_losses(
+        logits: FloatTensor<Self>,
+        targets: IntTensor<Self>,
+        vocabulary: usize,
+    ) -> FloatTensor<Self> {
+        let [rows, columns] = [logits.shape()[0], logits.shape()[1]];
+        let losses = Losses {
+            columns,
+            vocabulary,
+        };
+        let found = losses.forward(in_f32(logits).storage(), &indices(targets));
+        tensor(found, Shape::new([rows]))
     }
 
     fn token_losses_backward(
         logits: FloatTensor<Self>,
         targets: IntTensor<Self>,
         grad: FloatTensor<Self>,
+        vocabulary: usize,
     ) -> FloatTensor<Self> {
-        let vocabulary = logits.shape()[1];
-        let found = rows::losses_backward(
+        let losses = Losses {
+            columns: logits.shape()[1],
+            vocabulary,
+        };
+        let found = losses.backward(
             in_f32(logits.clone()).storage(),
             &indices(targets),
             in_f32(grad).storage(),
-            vocabulary,
         );
         like(found, &logits)
     }
+
+    fn adamw_step(
+        weight: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+        first: FloatTensor<Self>,
+        second: FloatTensor<Self>,
+        step: AdamWStep,
+    ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
+        let shape = weight.shape();
+        let grad = in_f32(grad);
+        let mut state = [weight, first, second].map(owned);
+        rows::adamw(&mut state, grad.storage(), step);
+        let [weight, first, second] = state.map(|data| tensor(data, shape.clone()));
+        (weight, first, second)
+    }
+
+    fn project_rows(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let (rows, outputs) = (x.shape()[0], bias.shape()[0]);
+        let bias = Flex::float_reshape(bias, Shape::new([1, outputs]));
+        let product = Flex::float_matmul(x, weight);
+        debug_assert_eq!(product.shape(), Shape::new([rows, outputs]));
+        Flex::float_add(product, bias)
+    }
+
+    fn compare_rows(x: FloatTensor<Self>, table: FloatTensor<Self>) -> FloatTensor<Self> {
+        Flex::float_matmul(x, Flex::float_swap_dims(table, 0, 1))
+    }
+
+    fn attend(
+        query: FloatTensor<Self>,
+        cache: FloatTensor<Self>,
+        place: IntTensor<Self>,
+        scale: f32,
+    ) -> FloatTensor<Self> {
+        let shape = query.shape();
+        let (places, head_width) = (cache.shape()[2], cache.shape()[3]);
+        let cached = Cached {
+            heads: shape[1],
+            places,
+            head_width,
+            seen: indices(place)[0].min(places - 1) + 1,
+            scale,
+        };
+        let found = cached.attend(in_f32(query).storage(), in_f32(cache).storage());
+        tensor(found, shape)
+    }
+}
+
+/// The elements, without a copy where nobody else has them.
+fn owned(tensor: FlexTensor) -> Vec<f32> {
+    in_f32(tensor)
+        .into_data()
+        .try_into_vec()
+        .expect("the data is f32")
 }
 
 fn in_f32(tensor: FlexTensor) -> FlexTensor {

@@ -1,7 +1,7 @@
 use burn::tensor::Shape;
 use rayon::prelude::*;
 
-use crate::fused::base::{CUBIC, LINEAR};
+use crate::fused::base::{AdamWStep, CUBIC, LINEAR};
 
 /// Elements that a task computes at least, so that small tensors are not cut up.
 const LEAST: usize = 1 << 12;
@@ -177,31 +177,87 @@ fn exponentials(logits: &[f32]) -> (f32, f32) {
     (highest, logits.iter().map(|x| (x - highest).exp()).sum())
 }
 
-pub(super) fn losses(logits: &[f32], targets: &[usize], vocabulary: usize) -> Vec<f32> {
-    targets
-        .par_iter()
-        .enumerate()
-        .map(|(index, &target)| {
-            let logits = row(logits, index, vocabulary);
-            let (highest, sum) = exponentials(logits);
-            sum.ln() + highest - logits[target]
-        })
-        .collect()
+/// Rows of logits of which the first `vocabulary` count.
+pub(super) struct Losses {
+    pub columns: usize,
+    pub vocabulary: usize,
 }
 
-pub(super) fn losses_backward(
-    logits: &[f32],
-    targets: &[usize],
-    grad: &[f32],
-    vocabulary: usize,
-) -> Vec<f32> {
-    by_row(targets.len(), vocabulary, |index, output| {
-        let logits = row(logits, index, vocabulary);
-        let (highest, sum) = exponentials(logits);
-        let factor = grad[index] / sum;
-        for (output, x) in output.iter_mut().zip(logits) {
-            *output = factor * (x - highest).exp();
-        }
-        output[targets[index]] -= grad[index];
-    })
+impl Losses {
+    fn row<'a>(&self, logits: &'a [f32], index: usize) -> &'a [f32] {
+        &row(logits, index, self.columns)[..self.vocabulary]
+    }
+
+    pub fn forward(&self, logits: &[f32], targets: &[usize]) -> Vec<f32> {
+        targets
+            .par_iter()
+            .enumerate()
+            .map(|(index, &target)| {
+                let logits = self.row(logits, index);
+                let (highest, sum) = exponentials(logits);
+                sum.ln() + highest - logits[target]
+            })
+            .collect()
+    }
+
+    pub fn backward(&self, logits: &[f32], targets: &[usize], grad: &[f32]) -> Vec<f32> {
+        by_row(targets.len(), self.columns, |index, output| {
+            let logits = self.row(logits, index);
+            let (highest, sum) = exponentials(logits);
+            let factor = grad[index] / sum;
+            for (output, x) in output.iter_mut().zip(logits) {
+                *output = factor * (x - highest).exp();
+            }
+            output[targets[index]] -= grad[index];
+        })
+    }
+}
+
+/// Weights, first and second moments after a step.
+pub(super) fn adamw(state: &mut [Vec<f32>; 3], grad: &[f32], step: AdamWStep) {
+    let [weight, first, second] = state;
+    weight
+        .par_iter_mut()
+        .zip(first)
+        .zip(second)
+        .zip(grad)
+        .with_min_len(LEAST)
+        .for_each(|(((weight, first), second), &grad)| {
+            [*weight, *first, *second] = step.apply(*weight, grad, *first, *second);
+        });
+}
+
+/// A cache of keys and values, of which the first places are filled.
+pub(super) struct Cached {
+    pub heads: usize,
+    pub places: usize,
+    pub head_width: usize,
+    pub seen: usize,
+    pub scale: f32,
+}
+
+impl Cached {
+    pub fn attend(&self, query: &[f32], cache: &[f32]) -> Vec<f32> {
+        let width = self.head_width;
+        by_row(query.len() / width, width, |index, output| {
+            let (sample, head) = (index / self.heads, index % self.heads);
+            let part = |of: usize| {
+                let first = (sample * 2 + of) * self.heads + head;
+                row(cache, first, self.places * width)
+            };
+            let (keys, values, query) = (part(0), part(1), row(query, index, width));
+            let scores: Vec<f32> = keys
+                .chunks(width)
+                .take(self.seen)
+                .map(|key| self.scale * dot(query, key))
+                .collect();
+            let (highest, sum) = exponentials(&scores);
+            for (score, value) in scores.iter().zip(values.chunks(width)) {
+                let weight = (score - highest).exp() / sum;
+                for (output, value) in output.iter_mut().zip(value) {
+                    *output += weight * value;
+                }
+            }
+        })
+    }
 }

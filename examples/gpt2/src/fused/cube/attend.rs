@@ -1,0 +1,159 @@
+//! One query of every head against the filled part of a cache: scores, softmax and mix in one launch.
+
+use burn::tensor::DType;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::ir::ElemType;
+use cubecl::prelude::*;
+
+use super::launch::{addresses, grid, index_element, output};
+
+/// Units of a cube at most.
+const UNITS: usize = 512;
+
+/// Combines one number of every unit; all units get the result.
+#[cube]
+fn combine(
+    parts: &mut Shared<[f32]>,
+    value: f32,
+    #[comptime] units: usize,
+    #[comptime] largest: bool,
+) -> f32 {
+    let unit = UNIT_POS as usize;
+    parts[unit] = value;
+    sync_cube();
+    #[unroll]
+    for step in 0..comptime!(units.ilog2() as usize) {
+        let distance = comptime!(units >> (step + 1));
+        if unit < distance {
+            let other = parts[unit + distance];
+            if largest {
+                parts[unit] = max(parts[unit], other);
+            } else {
+                parts[unit] += other;
+            }
+        }
+        sync_cube();
+    }
+    let found = parts[0];
+    sync_cube();
+    found
+}
+
+#[cube(launch_unchecked, address_type = "dynamic")]
+#[allow(clippy::too_many_arguments)]
+fn attend_kernel<I: Int>(
+    query: &Tensor<f32>,
+    cache: &Tensor<f32>,
+    place: &Tensor<I>,
+    mixed: &mut Tensor<f32>,
+    queries: usize,
+    heads: usize,
+    scale: f32,
+    #[comptime] places: usize,
+    #[comptime] width: usize,
+    #[comptime] units: usize,
+    #[define(I)] _dtype: ElemType,
+) {
+    let mut weights = Shared::<[f32]>::new_slice(places);
+    let mut parts = Shared::<[f32]>::new_slice(units);
+    let unit = UNIT_POS as usize;
+    let seen = min(usize::cast_from(place[0]), places - 1) + 1;
+    let mut index = CUBE_POS_X as usize;
+    while index < queries {
+        let (sample, head) = (index / heads, index % heads);
+        let keys = (sample * 2 * heads + head) * places * width;
+        let values = keys + heads * places * width;
+
+        let mut highest = f32::new(comptime!(f32::MIN));
+        let mut key = unit;
+        while key < seen {
+            let mut score = 0.0_f32;
+            #[unroll(width <= 128)]
+            for at in 0..width {
+                score += query[index * width + at] * cache[keys + key * width + at];
+            }
+            score *= scale;
+            weights[key] = score;
+            highest = max(highest, score);
+            key += units;
+        }
+        let top = combine(&mut parts, highest, units, true);
+        let mut sum = 0.0_f32;
+        let mut key = unit;
+        while key < seen {
+            let weight = (weights[key] - top).exp();
+            weights[key] = weight;
+            sum += weight;
+            key += units;
+        }
+        let total = combine(&mut parts, sum, units, false);
+
+        // Groups of units share the places, the units of a group the width of a head.
+        let groups = comptime!((units / width).max(1));
+        let across = comptime!(units / (units / width).max(1));
+        let (lane, group) = (unit % across, unit / across);
+        let mut first = 0usize;
+        while first < width {
+            let at = first + lane;
+            let mut value = 0.0_f32;
+            if at < width {
+                let mut key = group;
+                while key < seen {
+                    value += weights[key] * cache[values + key * width + at];
+                    key += groups;
+                }
+            }
+            parts[unit] = value;
+            sync_cube();
+            if group == 0 && at < width {
+                let mut result = 0.0_f32;
+                #[unroll]
+                for g in 0..groups {
+                    result += parts[g * across + lane];
+                }
+                mixed[index * width + at] = result / total;
+            }
+            sync_cube();
+            first += across;
+        }
+        index += CUBE_COUNT_X as usize;
+    }
+}
+
+/// The attention of contiguous queries, `[batch, heads, 1, width]`.
+pub(super) fn attend(
+    query: CubeTensor,
+    cache: CubeTensor,
+    place: CubeTensor,
+    scale: f32,
+) -> CubeTensor {
+    let shape = query.meta.shape().clone();
+    let (batch, heads, width) = (shape[0], shape[1], shape[3]);
+    let mixed = output(&query, shape, DType::F32);
+    if batch * heads * width == 0 {
+        return mixed;
+    }
+    let most = query.client.properties().hardware.max_units_per_cube as usize;
+    let units = 1 << most.min(UNITS).ilog2();
+    // SAFETY: queries, places and the width are bounded in the kernel, the place is cut to the cache.
+    unsafe {
+        attend_kernel::launch_unchecked(
+            &query.client,
+            grid(&query.client, [batch * heads, 1]),
+            CubeDim::new_1d(units as u32),
+            addresses([&query, &cache]),
+            query.clone().into_tensor_arg(),
+            cache.clone().into_tensor_arg(),
+            place.clone().into_tensor_arg(),
+            mixed.clone().into_tensor_arg(),
+            batch * heads,
+            heads,
+            scale,
+            cache.meta.shape()[2],
+            width,
+            units,
+            index_element(place.dtype),
+        );
+    }
+    mixed
+}
