@@ -11,6 +11,10 @@ pub struct Summary {
     pub model: Footprint,
     /// Memory of the dense model of the same sizes.
     pub dense: Footprint,
+    /// Bytes that a forward pass keeps for its backward pass, where the device says so.
+    pub activations: Option<u64>,
+    /// Bytes that the device holds ready, where it says so.
+    pub reserved: Option<u64>,
     /// Share of the MLP weights that exist.
     pub density: f64,
     /// Steps done.
@@ -87,6 +91,8 @@ impl Summary {
         Self {
             model: Footprint::of(trainer),
             dense: Footprint::dense(&trainer.options().model),
+            activations: trainer.activation_bytes(),
+            reserved: trainer.reserved_bytes(),
             density: trainer.density(),
             steps: counters.step,
             tokens: counters.tokens,
@@ -123,6 +129,18 @@ impl fmt::Display for Summary {
             };
             let (model, dense) = (grouped(model as u64), grouped(dense as u64));
             writeln!(f, "{name:<22}{model:>14}{dense:>14}{ratio:>9}")?;
+        }
+        if let (Some(activations), Some(reserved)) = (self.activations, self.reserved) {
+            let scratch = reserved.saturating_sub(model.total() as u64 + activations);
+            let rows = [
+                ("activations, bytes", activations),
+                ("scratch, bytes", scratch),
+                ("device holds, bytes", reserved),
+            ];
+            for (name, bytes) in rows {
+                let bytes = grouped(bytes);
+                writeln!(f, "{name:<22}{bytes:>14}{:>14}{:>9}", "", "")?;
+            }
         }
         writeln!(f)?;
 

@@ -27,6 +27,8 @@ pub struct Trainer {
     open_loss: Option<Tensor<1>>,
     /// With what the GPU had used at the start.
     meter: Option<(GpuMeter, u64)>,
+    /// What the first forward pass left on the device for its backward pass.
+    activations: Option<u64>,
     started: Instant,
     earlier_seconds: f64,
 }
@@ -72,6 +74,7 @@ impl Trainer {
             counters: Counters::default(),
             open_loss: None,
             meter: meter(options.device),
+            activations: None,
             started: Instant::now(),
             earlier_seconds: 0.0,
             options,
@@ -110,6 +113,7 @@ impl Trainer {
             dst,
             open_loss,
             meter: meter(options.device),
+            activations: None,
             started: Instant::now(),
             earlier_seconds: counters.seconds,
             counters,
@@ -144,7 +148,15 @@ impl Trainer {
         let mut losses = Vec::with_capacity(accumulate);
         for offsets in offsets.chunks(batch) {
             let windows = Batch::new(text, offsets, model.context, &self.device);
+            let before = match self.activations {
+                None => self.bytes_in_use(),
+                Some(_) => None,
+            };
             let loss = self.model.loss(windows.tokens, windows.targets) / accumulate as f64;
+            if let Some(before) = before {
+                let after = self.bytes_in_use();
+                self.activations = after.map(|after| after.saturating_sub(before));
+            }
             let grads = GradientsParams::from_grads(loss.backward(), &self.model);
             accumulator.accumulate(&self.model, grads);
             losses.push(loss.inner());
@@ -258,6 +270,18 @@ impl Trainer {
     pub fn reserved_bytes(&self) -> Option<u64> {
         let usage = self.device.clone().inner().memory_pool_usage();
         usage.map(|usage| usage.bytes_reserved)
+    }
+
+    /// Bytes that the first forward pass kept for its backward pass, where the device says so.
+    pub fn activation_bytes(&self) -> Option<u64> {
+        self.activations
+    }
+
+    /// Bytes that tensors take, once all that was asked for is computed.
+    fn bytes_in_use(&self) -> Option<u64> {
+        let device = self.device.clone().inner();
+        device.sync().ok()?;
+        Some(device.memory_pool_usage()?.bytes_in_use)
     }
 
     /// Energy that the GPU has used since this was made, in joules, where NVML counts it.
