@@ -1,0 +1,100 @@
+use crate::{GamlpConfig, InitStream, SparseScope, WeightMode};
+use burn::{
+    module::{Module, Param},
+    nn::{Initializer, Linear},
+    tensor::{Device, Tensor},
+};
+use snack_burn::prelude::*;
+
+/// A square linear layer in the storage that [`WeightMode`] selects.
+#[derive(Module, Debug)]
+pub enum Projection {
+    /// All weights.
+    Dense(Linear),
+    /// All weights, most of them held at zero by a mask.
+    Masked(MaskedLinear),
+    /// Only the non-zero weights.
+    Sparse(SparseLinear),
+}
+
+/// The kinds of matrices that [`SparseScope`] tells apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Head,
+    Hidden,
+    /// In the label network, which stays dense.
+    Label,
+}
+
+impl Place {
+    fn mode(self, config: &GamlpConfig) -> WeightMode {
+        match (self, config.scope) {
+            (Self::Head, SparseScope::Head | SparseScope::All)
+            | (Self::Hidden, SparseScope::Hidden | SparseScope::All) => config.mode,
+            _ => WeightMode::Dense,
+        }
+    }
+}
+
+impl Projection {
+    /// Draws the weights from `U(-bound, bound)` in the dense case; a bias starts at zero.
+    ///
+    /// In the sparse cases a row with `F` of `width` weights draws them with `width / F` times the
+    /// variance, so that outputs start as large as those of the dense layer. Masked and sparse
+    /// layers of the same stream have the same pattern and the same values.
+    pub(crate) fn new(
+        width: usize,
+        bound: f64,
+        bias: bool,
+        place: Place,
+        config: &GamlpConfig,
+        stream: &mut InitStream,
+        device: &Device,
+    ) -> Self {
+        let sparse = |seed| {
+            SparseLinearConfig::new(width, width)
+                .with_sparsity(config.sparsity)
+                .with_bias(bias)
+                .with_initializer(SparseInitializer::FanInUniform {
+                    gain: bound * (width as f64).sqrt(),
+                })
+                .with_bias_initializer(Some(Initializer::Zeros))
+                .with_seed(Some(seed))
+        };
+        match place.mode(config) {
+            WeightMode::Dense => Self::Dense(Linear {
+                weight: stream.uniform([width, width], bound, device),
+                bias: bias.then(|| Param::from_tensor(Tensor::zeros([width], device))),
+            }),
+            WeightMode::Masked => Self::Masked(sparse(stream.next_seed()).init_masked(device)),
+            WeightMode::Sparse => Self::Sparse(sparse(stream.next_seed()).init(device)),
+        }
+    }
+
+    /// Applies the layer.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch, width]`
+    /// - output: `[batch, width]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if `input` has another width.
+    pub fn forward(&self, input: Tensor<2>) -> Tensor<2> {
+        match self {
+            Self::Dense(layer) => layer.forward(input),
+            Self::Masked(layer) => layer.forward(input),
+            Self::Sparse(layer) => layer.forward(input),
+        }
+    }
+
+    /// Number of weights in memory.
+    pub fn stored(&self) -> usize {
+        match self {
+            Self::Dense(layer) => layer.weight.shape().num_elements(),
+            Self::Masked(layer) => layer.weight.shape().num_elements(),
+            Self::Sparse(layer) => layer.nnz(),
+        }
+    }
+}
