@@ -4,6 +4,7 @@ use std::{
     hash::Hasher,
     io::{self, BufReader, BufWriter, Read, Seek, Write},
     path::{Path, PathBuf},
+    time::Duration,
 };
 use thiserror::Error;
 use twox_hash::XxHash3_64;
@@ -12,6 +13,9 @@ const MAGIC: [u8; 8] = *b"GAMLPGRF";
 const VERSION: u64 = 1;
 /// Numbers of eight bytes in the header.
 const FIELDS: usize = 12;
+/// Start and end of the name of a cache that is being written.
+const TEMPORARY: (&str, &str) = ("graph-", ".tmp");
+const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A cache that cannot be used or written.
 #[derive(Debug, Error)]
@@ -212,9 +216,10 @@ impl GraphCache {
     pub fn write(&self, data: &GraphData) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
+        remove_leftovers(folder);
         let temporary = tempfile::Builder::new()
-            .prefix("graph-")
-            .suffix(".tmp")
+            .prefix(TEMPORARY.0)
+            .suffix(TEMPORARY.1)
             .tempfile_in(folder)?;
         let mut file = BufWriter::with_capacity(1 << 20, temporary);
         file.write_all(&[0; HEADER])?;
@@ -254,6 +259,21 @@ impl GraphCache {
         file.as_file().sync_all()?;
         file.persist(&self.path).map_err(|error| error.error)?;
         Ok(())
+    }
+}
+
+/// Removes the temporary files of runs that were killed, as far as that is possible. Younger ones
+/// may belong to a run that is at work.
+fn remove_leftovers(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let ours = name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1);
+        let changed = entry.metadata().and_then(|metadata| metadata.modified());
+        let old = changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > LEFTOVER_AGE));
+        if ours && old {
+            fs::remove_file(entry.path()).ok();
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 mod adjacency;
+mod inputs;
 mod labels;
 mod propagator;
 mod synthetic;
 
 pub use adjacency::Adjacency;
+pub use inputs::{NodeBatch, NodeInputs};
 pub use labels::{LabelSeeds, ReliableSet};
 pub use propagator::Propagator;
 pub use synthetic::{SyntheticError, SyntheticGraph};

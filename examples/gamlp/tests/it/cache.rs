@@ -1,6 +1,10 @@
 use crate::folder::Files;
 use gamlp::{CacheError, EdgeRule, FeatureSource, GraphCache, GraphFolder, ReadOptions, SourceId};
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 #[test]
 fn a_graph_survives_the_round_trip() {
@@ -128,4 +132,21 @@ fn a_cache_that_cannot_be_written_is_told() {
     let (data, reason) = graph.read_cached(&file.join("caches")).unwrap();
     assert_eq!(data.nodes(), 5);
     assert!(matches!(reason, Some(CacheError::Io(_))));
+}
+
+#[test]
+fn only_old_temporary_files_go() {
+    let Written { folder, cache, .. } = &written();
+    let caches = cache.path().parent().unwrap();
+    let old = SystemTime::now() - Duration::from_secs(48 * 60 * 60);
+    for name in ["graph-old.tmp", "notes.tmp", "graph-new.tmp"] {
+        let file = File::create(caches.join(name)).unwrap();
+        if name != "graph-new.tmp" {
+            file.set_modified(old).unwrap();
+        }
+    }
+    cache.write(&folder.read().unwrap()).unwrap();
+    let left = |name: &str| caches.join(name).exists();
+    assert!(!left("graph-old.tmp"));
+    assert!(left("notes.tmp") && left("graph-new.tmp"));
 }

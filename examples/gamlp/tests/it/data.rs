@@ -1,5 +1,5 @@
 use crate::folder::{Files, gzip};
-use gamlp::{EdgeRule, FeatureSource, GraphFolder, ReadOptions};
+use gamlp::{EdgeRule, FeatureSource, GraphFolder, ReadOptions, SyntheticGraph};
 use std::fs;
 
 #[test]
@@ -109,4 +109,26 @@ fn the_files_of_a_folder_are_known_before_they_are_read() {
     let found = GraphFolder::open(folder.path(), ReadOptions::default()).unwrap();
     assert_eq!(found.files().len(), 8);
     assert!(found.files().iter().all(|path| path.is_file()));
+}
+
+#[test]
+fn a_written_graph_is_read_as_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let read = || {
+        GraphFolder::open(dir.path(), ReadOptions::default())
+            .unwrap()
+            .read()
+            .unwrap()
+    };
+    let data = SyntheticGraph::small().generate().unwrap();
+    data.write(dir.path(), "random").unwrap();
+    assert_eq!(read(), data);
+    // What was there is replaced; nodes without label stay so.
+    let data = Files::new().write().read().unwrap();
+    data.write(dir.path(), "random").unwrap();
+    assert_eq!(read(), data);
+    assert_eq!(
+        std::fs::read_dir(dir.path().join("raw")).unwrap().count(),
+        5
+    );
 }

@@ -4,6 +4,7 @@ mod bad_data;
 mod cache;
 mod cora;
 mod data;
+mod end_to_end;
 mod folder;
 mod golden;
 mod model;

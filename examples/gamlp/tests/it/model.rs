@@ -254,3 +254,20 @@ fn a_training_batch_of_one_is_refused() {
         .init(0, &device)
         .forward(&hops, labels.narrow(0, 0, 1));
 }
+
+#[test]
+fn the_head_of_the_paper_is_5000_wide() {
+    let config = GamlpConfig::products()
+        .with_head(Some(5000))
+        .with_mode(WeightMode::Sparse)
+        .with_sparsity(0.99);
+    let device = device();
+    let model = config.init(0, &device);
+    let without_output = 3_335_831 - 813_663;
+    let head = 513 * 5000 + 250_000 + 5000 + 2 * 5000 + 5001 * 47 + 1;
+    assert_eq!(model.trainable_parameters(), without_output + head);
+    let hops = vec![Tensor::ones([1, 100], &device); 6];
+    let logits = model.forward(&hops, Tensor::zeros([1, 47], &device));
+    assert_eq!(logits.dims(), [1, 47]);
+    assert!(logits.to_data().iter::<f32>().all(f32::is_finite));
+}
