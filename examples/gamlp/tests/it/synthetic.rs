@@ -1,4 +1,5 @@
-use gamlp::{EdgeRule, GraphData, SyntheticGraph};
+use gamlp::{EdgeRule, GraphData, GraphFolder, ReadOptions, SyntheticGraph};
+use std::path::Path;
 
 fn graph() -> GraphData {
     SyntheticGraph::small().generate().unwrap()
@@ -131,4 +132,22 @@ fn sizes_that_make_no_graph_are_named() {
         change(&mut graph);
         assert_eq!(graph.generate().unwrap_err().to_string(), expected);
     }
+}
+
+/// Features go through functions of the platform, whose last digit may differ.
+#[test]
+fn the_graph_that_ships_with_the_example_is_the_small_one() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/communities");
+    let mut found = GraphFolder::open(&folder, ReadOptions::default())
+        .unwrap()
+        .read()
+        .unwrap();
+    let expected = graph();
+    let pairs = found.features.values.iter().zip(&expected.features.values);
+    assert!(pairs.clone().count() > 0);
+    for (a, b) in pairs {
+        assert!((a - b).abs() < 1e-5, "{a} and {b}");
+    }
+    found.features = expected.features.clone();
+    assert_eq!(found, expected);
 }
