@@ -1,4 +1,7 @@
-use super::{DataError, EdgeRule, FeatureMatrix, GraphData, Labels, NodeSplit, ReadOptions};
+use super::{
+    DataError, EdgeRule, FeatureMatrix, GraphData, Labels, NodeSplit, ReadOptions,
+    temporary::temporary_file,
+};
 use std::{
     fs::{self, File},
     hash::Hasher,
@@ -217,10 +220,7 @@ impl GraphCache {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
         remove_leftovers(folder);
-        let temporary = tempfile::Builder::new()
-            .prefix(TEMPORARY.0)
-            .suffix(TEMPORARY.1)
-            .tempfile_in(folder)?;
+        let temporary = temporary_file(folder, TEMPORARY.0, TEMPORARY.1)?;
         let mut file = BufWriter::with_capacity(1 << 20, temporary);
         file.write_all(&[0; HEADER])?;
         let mut hasher = XxHash3_64::new();

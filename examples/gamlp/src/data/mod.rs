@@ -5,6 +5,7 @@ mod lines;
 mod ogb;
 mod parse;
 mod split;
+mod temporary;
 mod write;
 
 pub use cache::{CacheError, GraphCache, SourceId};

@@ -1,4 +1,4 @@
-use super::{GraphData, split::PARTS};
+use super::{GraphData, split::PARTS, temporary::temporary_file};
 use flate2::{Compression, write::GzEncoder};
 use std::{
     fmt::Display,
@@ -54,10 +54,7 @@ fn write_lines(
     lines: impl IntoIterator<Item = impl Display>,
 ) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let temporary = tempfile::Builder::new()
-        .prefix(name)
-        .suffix(".tmp")
-        .tempfile_in(folder)?;
+    let temporary = temporary_file(folder, name, ".tmp")?;
     let encoder = GzEncoder::new(temporary, Compression::default());
     let mut file = BufWriter::with_capacity(1 << 16, encoder);
     for line in lines {

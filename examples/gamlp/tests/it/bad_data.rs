@@ -248,3 +248,13 @@ fn one_hot_features_of_a_large_graph_are_refused() {
     assert!(matches!(error, DataError::OneHot { .. }), "{error}");
     assert!(error.to_string().contains("16385 x 16385"));
 }
+
+/// Unpacking stops with the first fault, however much is left.
+#[test]
+fn a_fault_at_the_start_of_a_long_file_ends_the_reading() {
+    let lines = format!("x\n{}", "0,1\n".repeat(5_000_000));
+    assert_eq!(
+        message("raw/edge", &lines),
+        "raw/edge.csv.gz, line 1: it has 1 fields, but must have 2"
+    );
+}
