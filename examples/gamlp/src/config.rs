@@ -1,6 +1,8 @@
 use burn::config::Config;
 use clap::ValueEnum;
+use core::fmt;
 use serde::{Deserialize, Serialize};
+use snack_burn::pattern::Profile;
 use thiserror::Error;
 
 /// How the matrices that [`SparseScope`] names are stored.
@@ -45,7 +47,51 @@ pub struct ConfigError {
     /// The value it was given.
     pub value: String,
     /// What is allowed.
-    pub allowed: &'static str,
+    pub allowed: String,
+}
+
+impl ConfigError {
+    pub(crate) fn new(
+        name: &'static str,
+        value: impl ToString,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self {
+            name,
+            value: value.to_string(),
+            allowed: allowed.into(),
+        }
+    }
+}
+
+impl fmt::Display for WeightMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Dense => "dense",
+            Self::Masked => "masked",
+            Self::Sparse => "sparse",
+        })
+    }
+}
+
+impl fmt::Display for SparseScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Head => "head",
+            Self::Hidden => "hidden",
+            Self::All => "all",
+        })
+    }
+}
+
+impl fmt::Display for ScoreActivation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Relu => "relu",
+            Self::LeakyRelu => "leaky-relu",
+            Self::Sigmoid => "sigmoid",
+        })
+    }
 }
 
 /// The sizes and rates of an R_GAMLP_RLU network.
@@ -108,6 +154,9 @@ pub struct GamlpConfig {
     /// Share of the weights of those matrices that does not exist. Without effect on dense ones.
     #[config(default = 0.9)]
     pub sparsity: f64,
+    /// How many inputs the units of sparse and masked layers start with.
+    #[config(default = "Profile::Free")]
+    pub profile: Profile,
 }
 
 impl GamlpConfig {
@@ -126,55 +175,100 @@ impl GamlpConfig {
         }
     }
 
+    /// Whether any dropout is active in training.
+    pub fn has_dropout(&self) -> bool {
+        let rates = [
+            self.dropout,
+            self.input_dropout,
+            self.attention_dropout,
+            self.label_dropout,
+        ];
+        rates.iter().any(|&rate| rate > 0.0)
+    }
+
+    /// Number of weights that a `width x width` matrix of the configured sparsity has.
+    pub fn sparse_nnz(&self, width: usize) -> usize {
+        ((1.0 - self.sparsity) * (width * width) as f64).round() as usize
+    }
+
     /// Checks sizes and rates.
     ///
     /// # Errors
     ///
     /// The first one that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let fault = |name, value: String, allowed| {
-            Err(ConfigError {
-                name,
-                value,
-                allowed,
-            })
-        };
-        let sizes = [
-            ("features", Some(self.features)),
-            ("classes", Some(self.classes)),
-            ("hidden", Some(self.hidden)),
-            ("output layers", Some(self.output_layers)),
-            ("label layers", Some(self.label_layers)),
-            ("head", self.head),
-        ];
-        for (name, size) in sizes {
-            if size == Some(0) {
-                return fault(name, "0".into(), "at least 1");
-            }
+        within("the number of features", self.features, 1, 1 << 20)?;
+        within("the number of classes", self.classes, 1, 1 << 20)?;
+        within("--hidden", self.hidden, 1, 1 << 16)?;
+        within("--hops", self.hops, 0, 100)?;
+        within("--output-layers", self.output_layers, 1, 100)?;
+        within("--label-layers", self.label_layers, 1, 100)?;
+        if let Some(head) = self.head {
+            within("--head", head, 1, 1 << 16)?;
         }
         let rates = [
-            ("dropout", self.dropout),
-            ("input dropout", self.input_dropout),
-            ("attention dropout", self.attention_dropout),
-            ("label dropout", self.label_dropout),
-            ("sparsity", self.sparsity),
+            ("--dropout", self.dropout),
+            ("--input-dropout", self.input_dropout),
+            ("--attention-dropout", self.attention_dropout),
+            ("--label-dropout", self.label_dropout),
+            ("--sparsity", self.sparsity),
         ];
         for (name, rate) in rates {
             if !(0.0..1.0).contains(&rate) {
-                return fault(name, rate.to_string(), "at least 0 and below 1");
+                return Err(ConfigError::new(name, rate, "at least 0 and below 1"));
             }
         }
         if !(0.0..=1.0).contains(&self.alpha) {
-            return fault("alpha", self.alpha.to_string(), "between 0 and 1");
+            return Err(ConfigError::new("--alpha", self.alpha, "between 0 and 1"));
         }
         if self.residual && self.hop_width() != self.hidden {
-            return fault(
-                "hidden",
-                self.hidden.to_string(),
-                "the number of features, if there is a residual but no network per hop",
-            );
+            let allowed = "the number of features, if there is a residual but no network per hop";
+            return Err(ConfigError::new("--hidden", self.hidden, allowed));
         }
-        Ok(())
+        match self.mode {
+            WeightMode::Dense => Ok(()),
+            WeightMode::Masked | WeightMode::Sparse => self.validate_scope(),
+        }
+    }
+
+    /// Refuses a scope without matrices, and matrices without weights.
+    fn validate_scope(&self) -> Result<(), ConfigError> {
+        let width = match (self.scope, self.head) {
+            (SparseScope::Head, None) => {
+                let allowed = "hidden or all without a feature head";
+                return Err(ConfigError::new("--scope", self.scope, allowed));
+            }
+            (SparseScope::Head, Some(head)) => head,
+            (SparseScope::Hidden, _) | (SparseScope::All, None) => self.hidden,
+            (SparseScope::All, Some(head)) => head.min(self.hidden),
+        };
+        match self.sparse_nnz(width) {
+            0 => Err(ConfigError::new(
+                "--sparsity",
+                self.sparsity,
+                format!(
+                    "low enough to keep one of the {} weights of a matrix",
+                    width * width
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn within(
+    name: &'static str,
+    value: usize,
+    min: usize,
+    max: usize,
+) -> Result<(), ConfigError> {
+    match (min..=max).contains(&value) {
+        true => Ok(()),
+        false => Err(ConfigError::new(
+            name,
+            value,
+            format!("between {min} and {max}"),
+        )),
     }
 }
 
@@ -189,24 +283,33 @@ mod tests {
         let message = |config: GamlpConfig| config.validate().unwrap_err().to_string();
         assert_eq!(
             message(config.clone().with_hidden(0)),
-            "hidden is 0, but must be at least 1"
+            "--hidden is 0, but must be between 1 and 65536"
         );
         assert_eq!(
             message(config.clone().with_head(Some(0))),
-            "head is 0, but must be at least 1"
+            "--head is 0, but must be between 1 and 65536"
         );
         assert_eq!(
             message(config.clone().with_label_dropout(1.0)),
-            "label dropout is 1, but must be at least 0 and below 1"
+            "--label-dropout is 1, but must be at least 0 and below 1"
         );
         assert_eq!(
             message(config.clone().with_sparsity(f64::NAN)),
-            "sparsity is NaN, but must be at least 0 and below 1"
+            "--sparsity is NaN, but must be at least 0 and below 1"
         );
         assert_eq!(
             message(config.clone().with_alpha(1.5)),
-            "alpha is 1.5, but must be between 0 and 1"
+            "--alpha is 1.5, but must be between 0 and 1"
         );
-        assert!(message(config.with_pre_process(false)).starts_with("hidden is 512"));
+        let sparse = config.clone().with_mode(WeightMode::Sparse);
+        assert_eq!(
+            message(sparse.clone()),
+            "--scope is head, but must be hidden or all without a feature head"
+        );
+        assert_eq!(
+            message(sparse.with_head(Some(3)).with_sparsity(0.99)),
+            "--sparsity is 0.99, but must be low enough to keep one of the 9 weights of a matrix"
+        );
+        assert!(message(config.with_pre_process(false)).starts_with("--hidden is 512"));
     }
 }

@@ -1,6 +1,8 @@
 use super::DataError;
 use clap::ValueEnum;
+use core::hash::Hasher;
 use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_64;
 
 /// What a stored edge stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
@@ -154,6 +156,25 @@ impl GraphData {
     /// Number of nodes.
     pub fn nodes(&self) -> usize {
         self.labels.len()
+    }
+
+    /// XXH3 of edges, features, labels and splits, in the byte order of the machine.
+    pub fn content_hash(&self) -> u64 {
+        let mut hasher = XxHash3_64::new();
+        let lists = [
+            bytemuck::cast_slice(&self.edges),
+            bytemuck::cast_slice(&self.features.values),
+            bytemuck::cast_slice(self.labels.stored()),
+            bytemuck::cast_slice(&self.split.train),
+            bytemuck::cast_slice(&self.split.valid),
+            bytemuck::cast_slice(&self.split.test),
+        ];
+        for bytes in lists {
+            let bytes: &[u8] = bytes;
+            hasher.write(&(bytes.len() as u64).to_le_bytes());
+            hasher.write(bytes);
+        }
+        hasher.finish()
     }
 
     /// Number of incoming edges of every node, by the [`rule`](Self::rule).

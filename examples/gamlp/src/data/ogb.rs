@@ -5,6 +5,7 @@ use super::{
     parse,
     split::{PARTS, read_split},
 };
+use serde::{Deserialize, Serialize};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -16,7 +17,7 @@ use std::{
 const MOST: i64 = i32::MAX as i64;
 
 /// How a folder is read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadOptions {
     /// What a stored edge stands for.
     pub rule: EdgeRule,

@@ -36,6 +36,14 @@ impl Place {
     }
 }
 
+/// Sparse layers may round as Burn's dense layers do.
+pub(crate) fn routines() -> Routines {
+    Routines {
+        reduced_precision: true,
+        ..Default::default()
+    }
+}
+
 impl Projection {
     /// Draws the weights from `U(-bound, bound)` in the dense case; a bias starts at zero.
     ///
@@ -54,6 +62,7 @@ impl Projection {
         let sparse = |seed| {
             SparseLinearConfig::new(width, width)
                 .with_sparsity(config.sparsity)
+                .with_profile(config.profile)
                 .with_bias(bias)
                 .with_initializer(SparseInitializer::FanInUniform {
                     gain: bound * (width as f64).sqrt(),
@@ -67,7 +76,10 @@ impl Projection {
                 bias: bias.then(|| Param::from_tensor(Tensor::zeros([width], device))),
             }),
             WeightMode::Masked => Self::Masked(sparse(stream.next_seed()).init_masked(device)),
-            WeightMode::Sparse => Self::Sparse(sparse(stream.next_seed()).init(device)),
+            WeightMode::Sparse => {
+                let layer = sparse(stream.next_seed()).init(device);
+                Self::Sparse(layer.with_routines(routines()))
+            }
         }
     }
 
@@ -89,12 +101,41 @@ impl Projection {
         }
     }
 
+    /// Number of rows, and of columns.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Dense(layer) => layer.weight.dims()[0],
+            Self::Masked(layer) => layer.weight.dims()[0],
+            Self::Sparse(layer) => layer.weight_shape()[0],
+        }
+    }
+
+    /// Number of weights that exist, where the layer knows it without asking the device.
+    pub fn nnz(&self) -> Option<usize> {
+        match self {
+            Self::Dense(layer) => Some(layer.weight.shape().num_elements()),
+            Self::Masked(_) => None,
+            Self::Sparse(layer) => Some(layer.nnz()),
+        }
+    }
+
     /// Number of weights in memory.
     pub fn stored(&self) -> usize {
         match self {
             Self::Dense(layer) => layer.weight.shape().num_elements(),
             Self::Masked(layer) => layer.weight.shape().num_elements(),
             Self::Sparse(layer) => layer.nnz(),
+        }
+    }
+
+    /// Bytes on the device that say which weights exist, once the layer has trained.
+    pub fn index_bytes(&self) -> usize {
+        match self {
+            Self::Dense(_) => 0,
+            Self::Masked(layer) => layer.pruned.val().into_data().bytes().len(),
+            Self::Sparse(layer) => {
+                DevicePattern::bytes_in_training(layer.pattern(), &layer.values.device())
+            }
         }
     }
 }
