@@ -30,6 +30,13 @@ pub enum GamlpError {
     #[error(transparent)]
     Data(#[from] DataError),
 
+    /// There is no folder with a graph.
+    #[error("there is no folder {}", path.display())]
+    NoFolder {
+        /// The folder that was looked for.
+        path: PathBuf,
+    },
+
     /// A graph has no features, and none were chosen that are made from the rest.
     #[error("there is no file {}; a graph without features needs --features degree or one-hot", path.display())]
     NoFeatures {

@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn only_unusual_words_are_quoted() {
-        assert_eq!(quoted("runs/gamlp-dst-001"), "runs/gpt2-dst-001");
+        assert_eq!(quoted("runs/gamlp-dst-001"), "runs/gamlp-dst-001");
         assert_eq!(quoted("my run"), "'my run'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");

@@ -113,7 +113,7 @@ impl GraphSource {
     ///
     /// # Errors
     ///
-    /// [`GamlpError::Data`], [`GamlpError::NoFeatures`] and [`GamlpError::Synthetic`].
+    /// [`GamlpError::NoFolder`], [`GamlpError::Data`], [`GamlpError::NoFeatures`] and [`GamlpError::Synthetic`].
     pub fn load(
         &self,
         cache: Option<&Path>,
@@ -127,6 +127,9 @@ impl GraphSource {
         };
         let found = match self {
             Self::Shipped => read(Path::new(SHIPPED), ReadOptions::default(), None),
+            Self::Folder { path, .. } if !path.is_dir() => {
+                return Err(GamlpError::NoFolder { path: path.clone() });
+            }
             Self::Folder { path, options } => read(path, options.clone(), cache),
             Self::Synthetic(size) => return Ok((size.graph().generate()?, None)),
         };

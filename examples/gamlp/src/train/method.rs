@@ -39,10 +39,15 @@ impl TrainOptions {
         if !self.updates_topology() {
             return Ok(None);
         }
-        let steps = self.epochs[stage] * epoch;
-        let seed = self.stage_seed(stage);
-        let mut config = self.method.config(steps as u64).with_seed(seed);
-        config.every = (self.update_every * epoch) as u64;
+        let steps = (self.epochs[stage] * epoch) as u64;
+        let every = (self.update_every * epoch) as u64;
+        let config = match self.method {
+            // Its stages end at updates.
+            Preset::MestEms => DstConfig::mest_ems_every(steps, every),
+            method => method.config(steps),
+        };
+        let mut config = config.with_seed(self.stage_seed(stage));
+        config.every = every;
         if let Some(AnySchedule::Staircase(staircase)) = &mut config.schedule {
             staircase.timing.interval = config.every;
         } else {

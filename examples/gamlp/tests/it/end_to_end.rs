@@ -50,6 +50,7 @@ fn a_sparse_head_learns_communities() {
         .with_hops(3)
         .with_dropout(0.0)
         .with_attention_dropout(0.0)
+        .with_label_dropout(0.0)
         .with_label_layers(2)
         .with_head(Some(64))
         .with_mode(WeightMode::Sparse);

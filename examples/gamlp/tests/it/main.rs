@@ -2,13 +2,17 @@
 
 mod bad_data;
 mod cache;
+mod cli;
 mod cora;
 mod data;
 mod end_to_end;
 mod folder;
 mod golden;
+mod loss;
 mod model;
 mod propagation;
 mod reference;
+mod resume;
 mod support;
 mod synthetic;
+mod training;

@@ -1,13 +1,19 @@
 use burn::{
-    module::{Param, RunningState},
+    module::{Module, ModuleVisitor, Param, RunningState},
     nn::Linear,
-    tensor::{Device, Tensor, TensorData},
+    tensor::{Device, Int, Tensor, TensorData},
 };
 use gamlp::{
-    BatchNorm, FeedForward, Gamlp, GamlpConfig, OutputNetwork, Projection, ResidualLayer,
-    ResidualNetwork,
+    Args, BatchNorm, FeedForward, Gamlp, GamlpConfig, GamlpError, GraphId, GraphSource, Interrupt,
+    LogLine, NodeTask, Outcome, OutputNetwork, Projection, ResidualLayer, ResidualNetwork,
+    TrainOptions,
 };
-use std::{collections::BTreeMap, env, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 /// The CPU device where there is one, so that numbers can be compared to the last digits.
 pub fn device() -> Device {
@@ -15,6 +21,93 @@ pub fn device() -> Device {
     return Device::flex();
     #[cfg(not(feature = "flex"))]
     Device::default()
+}
+
+/// To be held while training with dropout: all threads share the random stream of a device, from which
+/// a run draws the same numbers only if nobody else draws from it.
+pub fn random_stream() -> MutexGuard<'static, ()> {
+    static STREAM: Mutex<()> = Mutex::new(());
+    STREAM.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A run of a second on the shipped graph: 12 epochs of 4 steps without dropout, with topology
+/// updates at epochs 2, 4 and 6.
+pub fn tiny(out: &Path) -> Args {
+    Args {
+        sparsity: Some(0.8),
+        hidden: Some(16),
+        head: Some(32),
+        hops: Some(2),
+        label_hops: Some(3),
+        epochs: vec![12],
+        dropout: Some(0.0),
+        attention_dropout: Some(0.0),
+        label_dropout: Some(0.0),
+        learning_rate: Some(0.01),
+        update_every: Some(2),
+        update_stop: Some(7),
+        checkpoint_every: Some(5),
+        out: Some(out.join("run")),
+        quiet: true,
+        #[cfg(feature = "flex")]
+        device: Some(gamlp::DeviceChoice::Flex),
+        ..Args::default()
+    }
+}
+
+/// Runs to the end.
+pub fn finish(args: &Args) -> Result<Outcome, GamlpError> {
+    gamlp::run(args, &Interrupt::never())
+}
+
+/// The lines of a run's log.
+pub fn log_lines(out: &Path) -> Vec<LogLine> {
+    LogLine::read_all(&out.join("run/log.jsonl")).unwrap()
+}
+
+/// The graph of the options, propagated.
+pub fn task(options: &TrainOptions) -> NodeTask {
+    task_of(&options.graph, [options.model.hops, options.label_hops])
+}
+
+pub fn task_of(source: &GraphSource, hops: [usize; 2]) -> NodeTask {
+    let (data, _) = source.load(None).unwrap();
+    NodeTask::new(GraphId::new(source, &data), data, hops, &device()).unwrap()
+}
+
+/// Every parameter of a module with its path, floats as bits.
+pub fn bits<M: Module>(module: &M) -> Vec<(String, Vec<i64>)> {
+    let mut collector = Collector::default();
+    module.visit(&mut collector);
+    collector.found
+}
+
+#[derive(Default)]
+struct Collector {
+    path: Vec<String>,
+    found: Vec<(String, Vec<i64>)>,
+}
+
+impl ModuleVisitor for Collector {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_string());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let data = param.val().into_data();
+        let bits = data.iter::<f32>().map(|value| value.to_bits().into());
+        self.found.push((self.path.join("."), bits.collect()));
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        let data = param.val().into_data();
+        self.found
+            .push((self.path.join("."), data.iter::<i64>().collect()));
+    }
 }
 
 /// A folder or file of the sample data; says so and returns nothing where it is absent.
