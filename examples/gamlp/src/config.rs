@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// How the matrices that [`SparseScope`] names are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum WeightMode {
     /// Plain dense layers: the baseline.
     Dense,
@@ -18,6 +19,7 @@ pub enum WeightMode {
 
 /// Which matrices [`WeightMode`] governs; all others are dense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SparseScope {
     /// The square matrix of the feature head.
     Head,
@@ -29,6 +31,7 @@ pub enum SparseScope {
 
 /// The non-linearity of the attention scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ScoreActivation {
     /// `max(x, 0)`.
     Relu,

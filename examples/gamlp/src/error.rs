@@ -126,6 +126,23 @@ pub enum GamlpError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
 
+    /// A folder holds no run.
+    #[error("there is no run in {}: it has no checkpoint.bpk", dir.display())]
+    NoRun {
+        /// The folder.
+        dir: PathBuf,
+    },
+
+    /// A run has no best model.
+    #[error(
+        "the run of checkpoint {} has not been evaluated yet, so it has no best model; continue it \
+         with gamlp_dst --resume", path.display()
+    )]
+    NotEvaluated {
+        /// The checkpoint.
+        path: PathBuf,
+    },
+
     /// The checkpoint can be read, but was not written by this program.
     #[error(
         "checkpoint {} was not written by this example: {reason}; choose a checkpoint that \

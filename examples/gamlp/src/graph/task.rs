@@ -1,5 +1,5 @@
 use super::{Adjacency, LabelSeeds, NodeBatch, NodeInputs, Propagator, ReliableSet};
-use crate::{FeatureMatrix, GamlpError, GraphData, GraphId, NodeSplit};
+use crate::{GamlpError, GraphData, GraphId, NodeSplit};
 use burn::tensor::Device;
 
 /// A graph made ready for a network: hops and label embedding of every node, and the classes to learn.
@@ -107,9 +107,9 @@ impl NodeTask {
         self.inputs.hops()[0].width
     }
 
-    /// The embedding of the labels.
-    pub fn label_embedding(&self) -> &FeatureMatrix {
-        self.inputs.label_embedding()
+    /// Hops and label embedding of all nodes.
+    pub fn inputs(&self) -> &NodeInputs {
+        &self.inputs
     }
 
     /// What tells the graph from others.

@@ -128,6 +128,14 @@ impl Projection {
         }
     }
 
+    /// Bytes on the device that say which weights exist, as it is now.
+    pub fn index_bytes_now(&self) -> usize {
+        match self {
+            Self::Dense(_) | Self::Masked(_) => self.index_bytes(),
+            Self::Sparse(layer) => layer.pattern.index_bytes(),
+        }
+    }
+
     /// Bytes on the device that say which weights exist, once the layer has trained.
     pub fn index_bytes(&self) -> usize {
         match self {

@@ -31,3 +31,4 @@ pub use run_dir::*;
 pub use stage::*;
 pub use state::*;
 pub use trainer::*;
+pub(crate) use trainer::{load_best, restore_stage};

@@ -8,6 +8,7 @@ mod data;
 mod end_to_end;
 mod folder;
 mod golden;
+mod infer;
 mod loss;
 mod model;
 mod propagation;
