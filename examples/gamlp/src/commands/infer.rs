@@ -271,7 +271,7 @@ fn load_run(
     let stage = restore_stage(&options, task, &counters, &device, &dir)?;
     let loaded = Loaded {
         model: load_best(&options, best, &device, &dir)?,
-        task: stage.task().clone(),
+        task: stage.into_task(),
         weights: dir.best(best).display().to_string(),
         options,
     };

@@ -8,7 +8,8 @@ pub struct NodeTask {
     id: GraphId,
     /// Without features, which are among the inputs.
     data: GraphData,
-    propagator: Propagator,
+    /// `None` if no other labels are to be propagated.
+    propagator: Option<Propagator>,
     inputs: NodeInputs,
     label_hops: usize,
 }
@@ -50,18 +51,32 @@ impl NodeTask {
         Ok(Self {
             id,
             data,
-            propagator,
+            propagator: Some(propagator),
             inputs,
             label_hops,
         })
     }
 
     /// Takes probabilities of reliable nodes for labels, beside the labels to learn from.
+    ///
+    /// # Panics
+    ///
+    /// Panics after [`without_graph`](Self::without_graph).
     pub fn with_reliable(mut self, reliable: &ReliableSet) -> Self {
+        let propagator = self.propagator.as_ref();
+        let propagator = propagator.expect("NodeTask::with_reliable: the graph is still there");
         let seeds = LabelSeeds::new(&self.data, reliable);
-        self.inputs = self
-            .inputs
-            .with_labels(&seeds, &self.propagator, self.label_hops);
+        self.inputs = self.inputs.with_labels(&seeds, propagator, self.label_hops);
+        self
+    }
+
+    /// Frees the memory of the graph on the device, if no other labels are to be propagated.
+    pub fn without_graph(mut self) -> Self {
+        if let Some(propagator) = self.propagator.take() {
+            let device = propagator.matrix().device();
+            drop(propagator);
+            device.memory_cleanup();
+        }
         self
     }
 

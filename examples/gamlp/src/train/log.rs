@@ -1,4 +1,4 @@
-use super::Accuracy;
+use super::{Accuracy, run_dir::replace};
 use crate::GamlpError;
 use serde::{Deserialize, Serialize};
 use snack_burn::prelude::TopologyUpdate;
@@ -139,9 +139,7 @@ impl LogWriter {
         }
 
         if kept < text.len() {
-            let temporary = path.with_extension("jsonl.tmp");
-            fs::write(&temporary, &text[..kept]).map_err(GamlpError::io("write", &temporary))?;
-            fs::rename(&temporary, path).map_err(GamlpError::io("replace", path))?;
+            replace(path, &text[..kept])?;
         }
         let file = OpenOptions::new()
             .create(true)

@@ -1,7 +1,9 @@
-use super::{Accuracy, LogLine, RunDir, run_dir::PICTURES};
+use super::{
+    Accuracy, LogLine, RunDir,
+    run_dir::{PICTURES, replace},
+};
 use crate::GamlpError;
 use snack_burn::report::plot;
-use std::{fs, path::Path};
 
 /// A quantity over the steps.
 type Points = Vec<(u64, f64)>;
@@ -45,15 +47,8 @@ pub fn write_pictures(dir: &RunDir) -> Result<(), GamlpError> {
     ];
     for (name, picture) in PICTURES.into_iter().zip(pictures) {
         if let Ok(picture) = picture {
-            replace(&dir.path().join(name), &picture)?;
+            replace(&dir.path().join(name), picture.as_bytes())?;
         }
     }
     Ok(())
-}
-
-/// Writes a file whole or not at all.
-fn replace(path: &Path, text: &str) -> Result<(), GamlpError> {
-    let temporary = path.with_extension("svg.tmp");
-    fs::write(&temporary, text).map_err(GamlpError::io("write", &temporary))?;
-    fs::rename(&temporary, path).map_err(GamlpError::io("replace", path))
 }

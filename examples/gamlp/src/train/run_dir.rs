@@ -1,8 +1,8 @@
 use super::BestEpoch;
 use crate::GamlpError;
 use std::{
-    fs,
-    io::ErrorKind,
+    fs::{self, File},
+    io::{ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -195,6 +195,20 @@ fn is_leftover(name: &str) -> bool {
         .iter()
         .any(|picture| name == format!("{picture}.tmp"));
     of_checkpoint || of_picture || name == LOG_TEMPORARY
+}
+
+/// Writes a file whole or not at all: to NAME.tmp beside it, then by renaming.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), GamlpError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    File::create(&temporary)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .map_err(GamlpError::io("write", &temporary))?;
+    fs::rename(&temporary, path).map_err(GamlpError::io("replace", path))
 }
 
 /// The folders `PREFIX-NUMBER` in `parent`, in order.

@@ -14,8 +14,12 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The first stage.
+    /// The first stage, without the graph if there is no other.
     pub fn first(task: NodeTask, options: &TrainOptions) -> Self {
+        let task = match options.stages() {
+            1 => task.without_graph(),
+            _ => task,
+        };
         Self::new(task, ReliableSet::default(), options, 0)
     }
 
@@ -51,6 +55,11 @@ impl Stage {
     /// The graph, whose label embedding is that of the stage.
     pub fn task(&self) -> &NodeTask {
         &self.task
+    }
+
+    /// As [`task`](Self::task), by value.
+    pub fn into_task(self) -> NodeTask {
+        self.task
     }
 
     /// The nodes that the stage before is certain of.
