@@ -78,6 +78,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
     }
     let step = state.counters.total_steps();
     let trainer = Trainer::resume(options, task, &device, checkpoint, state.counters, &dir)?;
+    check_epochs(&trainer)?;
     let mut log = LogWriter::resume(&dir.log(), step)?;
     dir.remove_leftovers();
     if !args.quiet {
@@ -104,6 +105,21 @@ fn check_stages(options: &TrainOptions, state: &RunState) -> Result<(), ConfigEr
         options.stages(),
         allowed,
     ))
+}
+
+/// A stage cannot be shorter than what it has done.
+fn check_epochs(trainer: &Trainer) -> Result<(), ConfigError> {
+    let (done, epochs) = (
+        trainer.epoch(),
+        trainer.options().epochs[trainer.counters().stage],
+    );
+    match epochs < done {
+        true => {
+            let allowed = format!("at least {done}, the epochs already done");
+            Err(ConfigError::new("--epochs", epochs, allowed))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Reads and propagates the graph of a run, which may take a while.

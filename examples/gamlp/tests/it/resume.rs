@@ -158,6 +158,11 @@ fn a_finished_run_can_go_on_with_more_epochs_and_stages() {
     args.epochs = vec![3];
     finish(&args).unwrap();
     args.resume = true;
+    args.epochs = vec![2];
+    assert_eq!(
+        finish(&args).unwrap_err().to_string(),
+        "--epochs is 2, but must be at least 3, the epochs already done"
+    );
     args.epochs = vec![5, 2];
     let Outcome::Finished { summary, .. } = finish(&args).unwrap() else {
         panic!("nothing asked to stop");
