@@ -1,12 +1,14 @@
 //! Command line that trains; everything else is in the library part of this crate.
 
 use clap::Parser;
-use gamlp::{Args, EXIT_INTERRUPTED, Interrupt, Outcome, print_err, print_out};
+use gamlp::{Args, EXIT_INTERRUPTED, GamlpError, Interrupt, Outcome, print_err, print_out};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let outcome = Interrupt::on_ctrl_c().and_then(|interrupt| gamlp::run(&args, &interrupt));
+    let outcome = Interrupt::on_ctrl_c()
+        .map_err(GamlpError::from)
+        .and_then(|interrupt| gamlp::run(&args, &interrupt));
     match outcome {
         Ok(outcome @ Outcome::Finished { .. }) => {
             print_out(outcome);

@@ -1,4 +1,5 @@
 use crate::{ConfigError, DataError, DeviceChoice, SyntheticError};
+use example_support::DeviceNotCompiled;
 use snack_burn::{
     error::SparseError,
     prelude::{CheckpointError, DstError},
@@ -209,6 +210,13 @@ pub enum GamlpError {
         /// What it says.
         reason: String,
     },
+}
+
+impl From<DeviceNotCompiled> for GamlpError {
+    fn from(error: DeviceNotCompiled) -> Self {
+        let DeviceNotCompiled { device, available } = error;
+        Self::DeviceNotCompiled { device, available }
+    }
 }
 
 impl GamlpError {

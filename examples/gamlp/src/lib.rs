@@ -4,14 +4,11 @@ mod cli;
 mod commands;
 mod config;
 mod data;
-mod device;
 mod error;
-mod gpu_meter;
 mod graph;
 mod infer;
 mod init;
 mod model;
-mod output;
 mod report;
 mod train;
 
@@ -19,13 +16,13 @@ pub use cli::*;
 pub use commands::*;
 pub use config::*;
 pub use data::*;
-pub use device::*;
 pub use error::*;
-pub use gpu_meter::*;
+pub use example_support::{
+    DeviceChoice, EXIT_INTERRUPTED, GpuMeter, GpuReading, Interrupt, print_err, print_out,
+};
 pub use graph::*;
 pub use infer::*;
 pub use init::*;
 pub use model::*;
-pub use output::{print_err, print_out};
 pub use report::*;
 pub use train::*;

@@ -1,5 +1,6 @@
-use crate::{DeviceChoice, Timing, WeightMode, output::counted, report::grouped};
+use crate::{DeviceChoice, Timing, WeightMode};
 use core::fmt;
+use example_support::{counted, grouped};
 use serde::Serialize;
 
 /// What `gamlp_infer` found.

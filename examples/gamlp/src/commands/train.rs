@@ -1,9 +1,9 @@
 use crate::{
     Args, ConfigError, GamlpError, GraphArgs, GraphId, Interrupt, LogWriter, NodeTask, Outcome,
-    Progress, RunDir, RunState, TrainOptions, Trainer, WeightMode, output::counted, print_err,
-    report::grouped, train,
+    Progress, RunDir, RunState, TrainOptions, Trainer, WeightMode, print_err, train,
 };
 use burn::tensor::Device;
+use example_support::{counted, grouped};
 use snack_burn::prelude::Checkpoint;
 use std::path::Path;
 

@@ -1,7 +1,6 @@
 mod batches;
 mod difference;
 mod evaluate;
-mod interrupt;
 mod log;
 mod loss;
 mod method;
@@ -18,7 +17,6 @@ mod trainer;
 pub use batches::*;
 pub use difference::*;
 pub use evaluate::*;
-pub use interrupt::*;
 pub use log::*;
 pub use loss::*;
 pub(crate) use method::method_parser;

@@ -1,8 +1,7 @@
-use super::{
-    Accuracy, Interrupt, LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine, write_pictures,
-};
-use crate::{DeviceChoice, GamlpError, Summary, output::quoted};
+use super::{Accuracy, LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine, write_pictures};
+use crate::{DeviceChoice, GamlpError, Interrupt, Summary};
 use core::fmt;
+use example_support::quoted;
 use std::path::PathBuf;
 
 /// How a run ended.

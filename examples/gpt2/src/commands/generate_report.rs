@@ -1,8 +1,6 @@
-use crate::{
-    DecodeMemory, DeviceChoice, Generation, MlpMode, SamplingOptions, output::counted,
-    report::grouped,
-};
+use crate::{DecodeMemory, DeviceChoice, Generation, MlpMode, SamplingOptions};
 use core::fmt;
+use example_support::{counted, grouped};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -12,13 +12,13 @@ pub fn print_err(text: impl Display) {
 }
 
 /// A number and what it counts, as in `1 node` or `2 nodes`.
-pub(crate) fn counted(number: usize, noun: &str) -> String {
+pub fn counted(number: usize, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
 /// A word as a shell takes it, quoted where needed.
-pub(crate) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain =
         |c: char| c.is_alphanumeric() || "/._-+=:@,%".contains(c) || (cfg!(windows) && c == '\\');
     if !word.is_empty() && word.chars().all(plain) {
@@ -28,9 +28,30 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
+/// A number with its thousands set apart, as in `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(
+            [0, 999, 1000, 1234567].map(grouped),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+    }
 
     #[test]
     fn only_unusual_words_are_quoted() {
