@@ -1,4 +1,4 @@
-use crate::{BestEpoch, Projection, Trainer};
+use crate::{Accuracy, BestEpoch, Projection, Trainer};
 use core::fmt;
 use example_support::grouped;
 
@@ -20,10 +20,16 @@ pub struct Summary {
     pub train_loss: Option<f64>,
     /// The best epoch of every stage; the last one is the result.
     pub best: Vec<BestEpoch>,
+    /// The newest evaluation: that of the last epoch.
+    pub last: Option<Accuracy>,
     /// Share of the nodes to judge by that the most frequent class classifies correctly.
     pub constant_accuracy: f64,
     /// Mean time of a training step, in milliseconds.
     pub step_ms: f64,
+    /// Bytes that the device holds ready for the run, where it says so.
+    pub reserved_bytes: Option<u64>,
+    /// Energy that the GPU has used since the run started or resumed, in joules, where NVML counts it.
+    pub joules: Option<f64>,
     /// Wall time of the run, the time before a resume included, in seconds.
     pub seconds: f64,
 }
@@ -94,8 +100,11 @@ impl Summary {
             steps,
             train_loss: counters.train_loss,
             best: counters.best.clone(),
+            last: counters.accuracy,
             constant_accuracy: trainer.stage().task().constant_accuracy(),
             step_ms: 1e3 * counters.train_seconds / steps.max(1) as f64,
+            reserved_bytes: trainer.reserved_bytes(),
+            joules: trainer.joules(),
             seconds: trainer.seconds(),
         }
     }
@@ -138,6 +147,13 @@ impl fmt::Display for Summary {
                 best.epoch, best.accuracy.valid, best.accuracy.test
             )?;
         }
+        if let Some(Accuracy { valid, test, .. }) = self.last {
+            writeln!(
+                f,
+                "{:<22}validation accuracy {valid:.4}, test accuracy {test:.4}",
+                "last epoch"
+            )?;
+        }
         let loss = self.train_loss;
         let rows = [
             (
@@ -155,7 +171,13 @@ impl fmt::Display for Summary {
             ("training step", format!("{:.2} ms", self.step_ms)),
             ("wall time", format!("{:.1} s", self.seconds)),
         ];
-        for (name, value) in rows {
+        let reserved = self
+            .reserved_bytes
+            .map(|bytes| ("device memory", format!("{} bytes", grouped(bytes))));
+        let energy = self
+            .joules
+            .map(|joules| ("energy of the GPU", format!("{joules:.1} J")));
+        for (name, value) in rows.into_iter().chain(reserved).chain(energy) {
             writeln!(f, "{name:<22}{value}")?;
         }
         Ok(())

@@ -129,13 +129,26 @@ pub(crate) fn load_task(
     device: &Device,
     quiet: bool,
 ) -> Result<NodeTask, GamlpError> {
+    let say = |text: String| {
+        if !quiet {
+            print_err(text);
+        }
+    };
     let cache = args.cache.as_deref().unwrap_or(Path::new(CACHE));
+    say(format!("reading {}", options.graph));
     let (data, warning) = options.graph.load(Some(cache))?;
-    if let Some(warning) = warning.filter(|_| !quiet) {
-        print_err(format_args!("warning: {warning}"));
+    if let Some(warning) = warning {
+        say(format!("warning: {warning}"));
     }
+    let (hops, label_hops) = (options.model.hops, options.label_hops);
+    say(format!(
+        "propagating features {} and labels {} over {} edges",
+        counted(hops, "time"),
+        counted(label_hops, "time"),
+        grouped(data.edges.len() as u64)
+    ));
     let id = GraphId::new(&options.graph, &data);
-    NodeTask::new(id, data, [options.model.hops, options.label_hops], device)
+    NodeTask::new(id, data, [hops, label_hops], device)
 }
 
 fn drive(

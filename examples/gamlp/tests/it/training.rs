@@ -40,6 +40,16 @@ fn every_storage_learns_communities() {
         assert_eq!(best.accuracy, accuracy(&lines[best.epoch - 1]));
         assert!(best.accuracy.test > 0.8, "{mode}: {best:?}");
         assert!(best.accuracy.test > summary.constant_accuracy + 0.3);
+        assert_eq!(summary.last, last.accuracy);
+        let table = summary.to_string();
+        for part in [
+            "parameters",
+            "best epoch",
+            "last epoch",
+            "most frequent class",
+        ] {
+            assert!(table.lines().any(|line| line.starts_with(part)), "{table}");
+        }
         for picture in ["loss.svg", "accuracy.svg", "density.svg"] {
             assert!(dir.path().join("run").join(picture).exists(), "{picture}");
         }
