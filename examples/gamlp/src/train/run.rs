@@ -10,7 +10,7 @@ pub enum Outcome {
     /// All stages are done.
     Finished {
         /// Cost and quality of the model.
-        summary: Summary,
+        summary: Box<Summary>,
         /// The folder with log and checkpoint.
         dir: PathBuf,
     },
@@ -74,6 +74,10 @@ pub fn train(
     progress: &Progress,
     interrupt: &Interrupt,
 ) -> Result<Outcome, GamlpError> {
+    if trainer.is_stage_done() && trainer.counters().best_of_stage().is_none() {
+        // A resumed run whose stage was cut to the epochs that it had done.
+        trainer.evaluate();
+    }
     let mut speed = Speed::new(&trainer);
     while !trainer.is_done() {
         if trainer.is_stage_done() {
@@ -110,7 +114,7 @@ pub fn train(
     write_pictures(dir)?;
     progress.finish();
     Ok(Outcome::Finished {
-        summary: Summary::of(&trainer),
+        summary: Box::new(Summary::of(&trainer)),
         dir: dir.path().to_owned(),
     })
 }

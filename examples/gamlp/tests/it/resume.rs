@@ -185,6 +185,22 @@ fn a_finished_run_can_go_on_with_more_epochs_and_stages() {
 }
 
 #[test]
+fn a_stage_that_is_cut_short_is_evaluated() {
+    for (epochs, stages) in [(vec![3], 1), (vec![3, 1], 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut args = tiny(dir.path());
+        args.eval_every = Some(0);
+        gamlp::run(&args, &Interrupt::after_step(12)).unwrap();
+        args.resume = true;
+        args.epochs = epochs;
+        let Outcome::Finished { summary, .. } = finish(&args).unwrap() else {
+            panic!("nothing asked to stop");
+        };
+        assert_eq!((summary.best.len(), summary.best[0].epoch), (stages, 3));
+    }
+}
+
+#[test]
 fn a_checkpoint_of_another_run_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut args = tiny(dir.path());

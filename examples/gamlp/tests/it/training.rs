@@ -21,7 +21,7 @@ fn run(args: &Args) -> (Summary, Vec<LogLine>) {
     let Outcome::Finished { summary, dir } = finish(args).unwrap() else {
         panic!("nothing asked to stop");
     };
-    (summary, log_lines(dir.parent().unwrap()))
+    (*summary, log_lines(dir.parent().unwrap()))
 }
 
 #[test]
