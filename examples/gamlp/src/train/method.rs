@@ -1,5 +1,5 @@
 use super::TrainOptions;
-use crate::{ConfigError, Gamlp};
+use crate::{ConfigError, Gamlp, GamlpConfig, NodeTask};
 use burn::optim::{AdamConfig, ModuleOptimizer, decay::WeightDecayConfig};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use snack_burn::{
@@ -17,7 +17,7 @@ pub(crate) fn method_parser() -> impl TypedValueParser<Value = Preset> {
 }
 
 /// How many inputs the units of sparse layers start with.
-pub(crate) fn profile_of(method: Preset) -> Profile {
+fn profile_of(method: Preset) -> Profile {
     match method {
         Preset::FixedFanInSet | Preset::Srigl => Profile::Constant,
         Preset::Psn => Profile::LogNormal { cv: 0.5 },
@@ -26,6 +26,18 @@ pub(crate) fn profile_of(method: Preset) -> Profile {
 }
 
 impl TrainOptions {
+    /// The options with what they have to take from the graph and from the method: numbers of
+    /// features and classes, and how many inputs units start with.
+    pub fn fitted_to(mut self, task: &NodeTask) -> Self {
+        self.model = GamlpConfig {
+            features: task.features(),
+            classes: task.classes(),
+            profile: profile_of(self.method),
+            ..self.model
+        };
+        self
+    }
+
     /// The topology updates of a stage, `None` if there are none.
     ///
     /// `epoch` is the number of steps of an epoch.

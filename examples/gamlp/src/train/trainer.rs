@@ -1,16 +1,15 @@
 use super::{
     Accuracy, BestEpoch, Counters, EpochOrder, RunDir, RunState, Stage, TrainOptions,
-    method::profile_of,
+    restore::{load_best, restore_model, restore_stage},
 };
-use crate::{DeviceChoice, Gamlp, GamlpConfig, GamlpError, GpuMeter, NodeTask, Projection};
+use crate::{DeviceChoice, Gamlp, GamlpError, GpuMeter, NodeTask, Projection};
 use burn::{
     module::Module,
     optim::{GradientsParams, ModuleOptimizer},
-    store::ModuleRecord,
     tensor::{Device, Tensor},
 };
 use snack_burn::prelude::*;
-use std::{path::Path, time::Instant};
+use std::time::Instant;
 
 /// Model, optimizer and topology of a run, and how far it is.
 ///
@@ -40,20 +39,6 @@ struct BestModel {
     model: Gamlp,
     /// Whether its file is written.
     saved: bool,
-}
-
-impl TrainOptions {
-    /// The options with what they have to take from the graph and from the method: numbers of
-    /// features and classes, and how many inputs units start with.
-    pub fn fitted_to(mut self, task: &NodeTask) -> Self {
-        self.model = GamlpConfig {
-            features: task.features(),
-            classes: task.classes(),
-            profile: profile_of(self.method),
-            ..self.model
-        };
-        self
-    }
 }
 
 impl Trainer {
@@ -425,63 +410,6 @@ impl Trainer {
             }),
         }
     }
-}
-
-/// The stage of the counters, taught by the recorded models of those before.
-///
-/// # Errors
-///
-/// As [`Trainer::resume`].
-pub(crate) fn restore_stage(
-    options: &TrainOptions,
-    task: NodeTask,
-    counters: &Counters,
-    device: &Device,
-    dir: &RunDir,
-) -> Result<Stage, GamlpError> {
-    let mut stage = Stage::first(task, options);
-    for (index, best) in (1..=counters.stage).zip(&counters.best) {
-        let teacher = load_best(options, best, device, dir)?;
-        let device = device.clone().without_autodiff();
-        stage = stage.next(&teacher, options, index, &device);
-    }
-    Ok(stage)
-}
-
-/// A recorded best model, in evaluation mode.
-///
-/// # Errors
-///
-/// As [`Trainer::resume`].
-pub(crate) fn load_best(
-    options: &TrainOptions,
-    best: &BestEpoch,
-    device: &Device,
-    dir: &RunDir,
-) -> Result<Gamlp, GamlpError> {
-    let path = dir.best(best);
-    let record = Checkpoint::load(&path)?.model;
-    restore_model(options, record, &device.clone().without_autodiff(), &path)
-}
-
-/// The model of a checkpoint whose run had these options.
-///
-/// # Errors
-///
-/// [`GamlpError::ForeignCheckpoint`] if the record does not fit the options.
-pub(crate) fn restore_model(
-    options: &TrainOptions,
-    record: ModuleRecord,
-    device: &Device,
-    path: &Path,
-) -> Result<Gamlp, GamlpError> {
-    let model = options.model.init(options.seed, device);
-    model
-        .try_load_sparse_record(record)
-        .map_err(|error| GamlpError::ForeignCheckpoint {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })
 }
 
 fn meter(device: DeviceChoice) -> Option<(GpuMeter, u64)> {
