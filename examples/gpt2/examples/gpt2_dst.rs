@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let outcome = Interrupt::on_ctrl_c().and_then(|interrupt| gpt2::run(&args, &interrupt));
+    let outcome = Interrupt::on_ctrl_c()
+        .map_err(Gpt2Error::from)
+        .and_then(|interrupt| gpt2::run(&args, &interrupt));
     match outcome {
         Ok(outcome @ Outcome::Finished { .. }) => {
             print_out(outcome);

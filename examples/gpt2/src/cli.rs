@@ -3,13 +3,11 @@ use crate::{
     Precision, Progress, PruneScope, RunDir, RunState, Text, TextId, TextLoader, Tokenizer,
     TrainOptions, Trainer,
     commands::InitialWeights,
-    output::counted,
-    print_err,
-    report::grouped,
-    train,
+    print_err, train,
     train::{method_parser, profile_of},
 };
 use clap::Parser;
+use example_support::{counted, grouped};
 use snack_burn::{dst::Preset, prelude::Checkpoint};
 use std::path::{Path, PathBuf};
 

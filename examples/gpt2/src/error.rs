@@ -1,4 +1,5 @@
 use crate::{ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError};
+use example_support::DeviceNotCompiled;
 use snack_burn::prelude::{CheckpointError, DstError};
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -206,6 +207,13 @@ pub enum Gpt2Error {
     /// The handler for Ctrl-C cannot be installed.
     #[error("cannot listen for Ctrl-C: {0}")]
     Interrupt(#[from] ctrlc::Error),
+}
+
+impl From<DeviceNotCompiled> for Gpt2Error {
+    fn from(error: DeviceNotCompiled) -> Self {
+        let DeviceNotCompiled { device, available } = error;
+        Self::DeviceNotCompiled { device, available }
+    }
 }
 
 impl Gpt2Error {

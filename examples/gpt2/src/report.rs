@@ -1,5 +1,6 @@
 use crate::{Gpt2Config, MlpLinear, Tokenizer, Trainer};
 use core::fmt;
+use example_support::grouped;
 
 /// Bytes of one 32-bit number.
 const WORD: usize = 4;
@@ -177,30 +178,9 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A number with its thousands set apart, as in `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn thousands_are_set_apart() {
-        assert_eq!(
-            [0, 999, 1000, 1234567].map(grouped),
-            ["0", "999", "1,000", "1,234,567"]
-        );
-    }
 
     #[test]
     fn a_dense_model_takes_sixteen_bytes_a_parameter() {

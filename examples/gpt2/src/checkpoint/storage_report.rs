@@ -1,6 +1,7 @@
 use super::{HfConfig, MlpMatrix, WeightDtype};
-use crate::{Gpt2, report::grouped};
+use crate::Gpt2;
 use core::fmt;
+use example_support::grouped;
 use serde::Serialize;
 
 /// Bytes of one index in a file.

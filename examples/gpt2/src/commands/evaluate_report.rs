@@ -1,5 +1,6 @@
-use crate::{DeviceChoice, EvalMethod, EvalScore, MlpMode, TextId, report::grouped};
+use crate::{DeviceChoice, EvalMethod, EvalScore, MlpMode, TextId};
 use core::fmt;
+use example_support::grouped;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 use super::{GenerateReport, ModelArgs, tokenizer::tokenizer_for};
 use crate::{
-    ConfigError, Decoder, Gpt2Error, Sampler, SamplingOptions, StreamDecoder, Token, Tokenizer,
-    generate, print_err, print_out,
+    ConfigError, Decoder, DeviceChoice, Gpt2Error, GpuMeter, Sampler, SamplingOptions,
+    StreamDecoder, Token, Tokenizer, generate, print_err, print_out,
 };
 use clap::Parser;
 use std::{
@@ -152,7 +152,8 @@ pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
     let start = Instant::now();
     // The last token is written, but not read.
     let room = (prompt.len() + count - 1).max(crate::LEAST_CONTEXT_TO_RECORD.min(config.context));
-    let mut decoder = Decoder::with_context(&model, 1, room, !args.no_capture);
+    let mut decoder = Decoder::with_context(&model, 1, room, !args.no_capture)
+        .with_meter(GpuMeter::open(0).filter(|_| choice == DeviceChoice::Cuda));
     drop(model);
     let prepare_seconds = start.elapsed().as_secs_f64();
 

@@ -1,8 +1,6 @@
-use crate::{
-    DecodeMemory, DeviceChoice, Generation, MlpMode, SamplingOptions, output::counted,
-    report::grouped,
-};
+use crate::{DecodeMemory, DeviceChoice, Generation, MlpMode, SamplingOptions};
 use core::fmt;
+use example_support::{counted, grouped};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -52,6 +50,7 @@ impl GenerateReport {
                 "seconds": generation.decode_seconds,
                 "tokens_per_second": generation.decode_speed(),
                 "ms_per_token": generation.decode_speed().map(|speed| 1e3 / speed),
+                "mj_per_token": generation.mj_per_token(),
             },
             "memory": self.memory,
         })
@@ -82,6 +81,9 @@ impl fmt::Display for GenerateReport {
                 self.device
             )?,
             None => writeln!(f, " on {}", self.device)?,
+        }
+        if let Some(used) = generation.mj_per_token() {
+            writeln!(f, "energy: {used:.1} mJ per token after the first")?;
         }
         let number = |bytes: usize| grouped(bytes as u64);
         let memory = &self.memory;

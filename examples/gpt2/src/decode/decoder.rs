@@ -3,7 +3,7 @@ use super::{
     cached_block::{prefill, step},
     inference::for_inference,
 };
-use crate::Gpt2;
+use crate::{Gpt2, GpuMeter};
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use snack_burn::capture::Captured;
 use std::{cell::RefCell, ops::Range, rc::Rc};
@@ -41,6 +41,7 @@ pub struct Decoder {
     vocabulary: usize,
     /// Tokens in the caches.
     position: usize,
+    meter: Option<GpuMeter>,
 }
 
 /// What a recorded step and the decoder share. Replays see what the decoder writes in between, because
@@ -103,7 +104,19 @@ impl Decoder {
             context,
             vocabulary,
             position: 0,
+            meter: None,
         }
+    }
+
+    /// Reads the energy of the GPU that it runs on from `meter`.
+    pub fn with_meter(mut self, meter: Option<GpuMeter>) -> Self {
+        self.meter = meter;
+        self
+    }
+
+    /// Energy that the GPU has used so far, in millijoules, if there is a meter.
+    pub(super) fn energy_mj(&self) -> Option<u64> {
+        Some(self.meter.as_ref()?.read()?.energy_mj)
     }
 
     /// Starts anew with these prompts and returns the logits of the next token.

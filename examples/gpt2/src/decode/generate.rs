@@ -34,12 +34,20 @@ pub struct Generation {
     pub decode_seconds: f64,
     /// Tokens after the first that were computed, those behind the end of the text included.
     pub decoded: usize,
+    /// Energy for them in millijoules, where the [decoder has a meter](Decoder::with_meter).
+    pub decode_mj: Option<u64>,
 }
 
 impl Generation {
     /// Tokens of the prompt per second.
     pub fn prefill_speed(&self) -> f64 {
         self.prompt_tokens as f64 / self.prefill_seconds
+    }
+
+    /// Energy of a token after the first, in millijoules, if it was measured.
+    pub fn mj_per_token(&self) -> Option<f64> {
+        let used = self.decode_mj.filter(|_| self.decoded > 0)?;
+        Some(used as f64 / self.decoded as f64)
     }
 
     /// Tokens per second after the first; nothing if there are none.
@@ -85,6 +93,7 @@ pub fn generate(
     };
     let prefill_seconds = start.elapsed().as_secs_f64();
 
+    let energy = decoder.energy_mj();
     let start = Instant::now();
     let mut decoded = 0;
     let mut group = 1;
@@ -110,12 +119,15 @@ pub fn generate(
             decoded += 1;
         }
     }
+    let decode_seconds = start.elapsed().as_secs_f64();
+    let used = energy.zip(decoder.energy_mj());
     Ok(Generation {
         tokens: writer.tokens,
         prompt_tokens: prompt.len(),
         prefill_seconds,
-        decode_seconds: start.elapsed().as_secs_f64(),
+        decode_seconds,
         decoded,
+        decode_mj: used.map(|(before, after)| after.saturating_sub(before)),
     })
 }
 

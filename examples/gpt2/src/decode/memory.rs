@@ -11,7 +11,7 @@ pub struct DecodeMemory {
     pub weights: usize,
     /// Coordinates of sparse weights that are on the device so far; they come with the first pass.
     pub indices: usize,
-    /// Keys and values of the whole context.
+    /// Keys and values of all the tokens there is room for.
     pub kv_cache: usize,
     /// What the device has allocated in all, where it says so.
     pub device_in_use: Option<u64>,

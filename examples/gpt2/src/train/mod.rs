@@ -1,4 +1,3 @@
-mod interrupt;
 mod log;
 mod method;
 mod options;
@@ -9,7 +8,6 @@ mod run_dir;
 mod state;
 mod trainer;
 
-pub use interrupt::*;
 pub use log::*;
 pub(crate) use method::{method_parser, profile_of};
 pub use options::*;

@@ -1,6 +1,7 @@
-use super::{Interrupt, LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine, write_pictures};
-use crate::{DeviceChoice, Gpt2Error, Summary, output::quoted};
+use super::{LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine, write_pictures};
+use crate::{DeviceChoice, Gpt2Error, Interrupt, Summary};
 use core::fmt;
+use example_support::quoted;
 use std::path::PathBuf;
 
 /// Steps between two readings of the training loss. Every reading makes a GPU wait.

@@ -41,7 +41,7 @@ fn text_goes_to_standard_output_and_speed_to_standard_error() {
         "text: 12 tokens; after the first ",
         "ms per token",
         "bytes: weights ",
-        "keys and values 1,536",
+        "keys and values 1,024",
     ] {
         assert!(plain.err.contains(part), "no {part:?} in {}", plain.err);
     }

@@ -1,4 +1,4 @@
-use crate::{Gpt2Error, print_err};
+use crate::print_err;
 use std::{
     process,
     sync::{
@@ -35,8 +35,8 @@ impl Interrupt {
     ///
     /// # Errors
     ///
-    /// [`Gpt2Error::Interrupt`] if the process already handles these signals.
-    pub fn on_ctrl_c() -> Result<Self, Gpt2Error> {
+    /// An error if the process already handles these signals.
+    pub fn on_ctrl_c() -> Result<Self, ctrlc::Error> {
         let interrupt = Self::default();
         let requested = interrupt.requested.clone();
         ctrlc::set_handler(move || {

@@ -1,7 +1,20 @@
-use crate::Gpt2Error;
 use burn::tensor::Device;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A device that was not compiled in.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "the device {device} is not part of this build (it has: {available}); build with `--features \
+     {device}`, or choose another --device"
+)]
+pub struct DeviceNotCompiled {
+    /// The device that was asked for.
+    pub device: DeviceChoice,
+    /// The devices of this build.
+    pub available: String,
+}
 
 /// The back end that computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -65,8 +78,8 @@ impl DeviceChoice {
     ///
     /// # Errors
     ///
-    /// [`Gpt2Error::DeviceNotCompiled`] if the feature of the same name is off.
-    pub fn open(self) -> Result<Device, Gpt2Error> {
+    /// [`DeviceNotCompiled`] if the feature of the same name is off.
+    pub fn open(self) -> Result<Device, DeviceNotCompiled> {
         match self {
             #[cfg(feature = "flex")]
             Self::Flex => Ok(Device::flex()),
@@ -85,7 +98,7 @@ impl DeviceChoice {
             #[allow(unreachable_patterns)]
             device => {
                 let names: Vec<_> = Self::available().iter().map(Self::to_string).collect();
-                Err(Gpt2Error::DeviceNotCompiled {
+                Err(DeviceNotCompiled {
                     device,
                     available: names.join(", "),
                 })

@@ -1,0 +1,12 @@
+//! What the commands of the examples have in common: the choice of a device, stopping on Ctrl-C,
+//! energy and memory of a GPU, and words and numbers in messages.
+
+mod device;
+mod gpu_meter;
+mod interrupt;
+mod output;
+
+pub use device::{DeviceChoice, DeviceNotCompiled};
+pub use gpu_meter::{GpuMeter, GpuReading};
+pub use interrupt::{EXIT_INTERRUPTED, Interrupt};
+pub use output::{counted, grouped, print_err, print_out, quoted};

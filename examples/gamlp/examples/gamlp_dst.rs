@@ -1,0 +1,26 @@
+//! Command line that trains; everything else is in the library part of this crate.
+
+use clap::Parser;
+use gamlp::{Args, EXIT_INTERRUPTED, GamlpError, Interrupt, Outcome, print_err, print_out};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let outcome = Interrupt::on_ctrl_c()
+        .map_err(GamlpError::from)
+        .and_then(|interrupt| gamlp::run(&args, &interrupt));
+    match outcome {
+        Ok(outcome @ Outcome::Finished { .. }) => {
+            print_out(outcome);
+            ExitCode::SUCCESS
+        }
+        Ok(outcome @ Outcome::Interrupted { .. }) => {
+            print_err(outcome);
+            ExitCode::from(EXIT_INTERRUPTED)
+        }
+        Err(error) => {
+            print_err(format_args!("error: {error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

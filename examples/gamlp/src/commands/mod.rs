@@ -1,0 +1,10 @@
+//! What the programs of this example do.
+
+mod infer;
+mod infer_report;
+mod train;
+
+pub use infer::{InferArgs, Part, infer};
+pub use infer_report::{InferReport, InferRow};
+pub(crate) use train::load_task;
+pub use train::run;

@@ -1,0 +1,223 @@
+use crate::{
+    Args, ConfigError, GamlpError, GraphArgs, GraphId, Interrupt, LogWriter, NodeTask, Outcome,
+    Progress, RunDir, RunState, TrainOptions, Trainer, WeightMode, print_err, train,
+};
+use burn::tensor::Device;
+use example_support::{counted, grouped};
+use snack_burn::prelude::Checkpoint;
+use std::path::Path;
+
+/// Where runs without `--out` go, as `runs/gamlp-dst-001` and so on.
+const RUNS: &str = "runs";
+const PREFIX: &str = "gamlp-dst";
+/// Where graphs are kept without `--cache`.
+const CACHE: &str = "runs/graphs";
+
+/// Runs `gamlp_dst`: everything is checked before anything of the run is written.
+///
+/// # Errors
+///
+/// Any [`GamlpError`].
+pub fn run(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
+    match args.resume {
+        false => start(args, interrupt),
+        true => resume(args, interrupt),
+    }
+}
+
+fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
+    let options = args.new_options();
+    args.check(&options)?;
+    let device = options.device.open()?;
+    if let Some(out) = &args.out {
+        RunDir::check_free(out, args.overwrite)?;
+    }
+    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    let mut trainer = Trainer::new(options, task, &device)?;
+    let dir = match &args.out {
+        Some(out) => RunDir::create(out, args.overwrite)?,
+        None => RunDir::create_numbered(Path::new(RUNS), PREFIX)?,
+    };
+    dir.remove_leftovers();
+    // The checkpoint first: a run killed in between resumes at step 0 and drops the old log.
+    trainer.save(&dir)?;
+    let mut log = LogWriter::create(&dir.log())?;
+    drive(args, trainer, &dir, &mut log, interrupt)
+}
+
+fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
+    let dir = match &args.out {
+        Some(out) => RunDir::open(out)?,
+        None => RunDir::latest_numbered(Path::new(RUNS), PREFIX)?,
+    };
+    let path = dir.checkpoint();
+    let checkpoint = Checkpoint::load(&path)?;
+    let state = RunState::from_value(&checkpoint.user, &path)?;
+    let options = args.options(state.options.clone());
+    let mismatch = |flag, given: String, stored: String| GamlpError::CheckpointMismatch {
+        path: path.clone(),
+        flag,
+        given,
+        stored,
+    };
+    let differences = state.options.differences(&options);
+    if let Some(fixed) = differences.iter().find(|difference| !difference.allowed) {
+        return Err(mismatch(
+            fixed.flag,
+            fixed.given.clone(),
+            fixed.stored.clone(),
+        ));
+    }
+    check_stages(&options, &state)?;
+    args.check(&options)?;
+    let device = options.device.open()?;
+    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    if !task.id().same_graph(&state.graph) {
+        let (given, stored) = (task.id().to_string(), state.graph.to_string());
+        return Err(mismatch("the graph", given, stored));
+    }
+    let step = state.counters.total_steps();
+    let trainer = Trainer::resume(options, task, &device, checkpoint, state.counters, &dir)?;
+    check_epochs(&trainer)?;
+    let mut log = LogWriter::resume(&dir.log(), step)?;
+    dir.remove_leftovers();
+    if !args.quiet {
+        for change in differences {
+            print_err(format_args!(
+                "{} changes from {} to {}",
+                change.flag, change.stored, change.given
+            ));
+        }
+        print_err(format_args!("resuming after step {step}"));
+    }
+    drive(args, trainer, &dir, &mut log, interrupt)
+}
+
+/// Stages that are done, and the one that is under way, must still be among the options.
+fn check_stages(options: &TrainOptions, state: &RunState) -> Result<(), ConfigError> {
+    let stage = state.counters.stage;
+    if options.stages() > stage {
+        return Ok(());
+    }
+    let allowed = format!("at least {}, for stages that have begun", stage + 1);
+    Err(ConfigError::new(
+        "the number of --epochs",
+        options.stages(),
+        allowed,
+    ))
+}
+
+/// A stage cannot be shorter than what it has done.
+fn check_epochs(trainer: &Trainer) -> Result<(), ConfigError> {
+    let (done, epochs) = (
+        trainer.epoch(),
+        trainer.options().epochs[trainer.counters().stage],
+    );
+    match epochs < done {
+        true => {
+            let allowed = format!("at least {done}, the epochs already done");
+            Err(ConfigError::new("--epochs", epochs, allowed))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Reads and propagates the graph of a run, which may take a while.
+pub(crate) fn load_task(
+    args: &GraphArgs,
+    options: &TrainOptions,
+    device: &Device,
+    quiet: bool,
+) -> Result<NodeTask, GamlpError> {
+    let say = |text: String| {
+        if !quiet {
+            print_err(text);
+        }
+    };
+    let cache = args.cache.as_deref().unwrap_or(Path::new(CACHE));
+    say(format!("reading {}", options.graph));
+    let (data, warning) = options.graph.load(Some(cache))?;
+    if let Some(warning) = warning {
+        say(format!("warning: {warning}"));
+    }
+    let (hops, label_hops) = (options.model.hops, options.label_hops);
+    say(format!(
+        "propagating features {} and labels {} over {} edges",
+        counted(hops, "time"),
+        counted(label_hops, "time"),
+        grouped(data.edges.len() as u64)
+    ));
+    let id = GraphId::new(&options.graph, &data);
+    NodeTask::new(id, data, [hops, label_hops], device)
+}
+
+fn drive(
+    args: &Args,
+    trainer: Trainer,
+    dir: &RunDir,
+    log: &mut LogWriter,
+    interrupt: &Interrupt,
+) -> Result<Outcome, GamlpError> {
+    let options = trainer.options();
+    let epochs = options.epochs.iter().sum();
+    let earlier: usize = options.epochs[..trainer.counters().stage].iter().sum();
+    let progress = Progress::new(earlier + trainer.epoch(), epochs, args.quiet);
+    for line in introduction(&trainer, dir) {
+        progress.line(&line);
+    }
+    train(trainer, dir, log, &progress, interrupt)
+}
+
+fn introduction(trainer: &Trainer, dir: &RunDir) -> [String; 3] {
+    let options = trainer.options();
+    let (model, stage) = (&options.model, trainer.counters().stage);
+    let output = match model.head {
+        Some(width) => format!("feature head of {width}"),
+        None => format!(
+            "output network of {}",
+            counted(model.output_layers, "layer")
+        ),
+    };
+    let density = trainer.density();
+    let storage = match (model.mode, options.updates_topology()) {
+        (WeightMode::Dense, _) => "dense".to_string(),
+        (mode, false) => format!("{} {mode} at density {density:.4}, static", model.scope),
+        (mode, true) => match options.no_updates(stage) {
+            Some(reason) => format!(
+                "{} {mode} at density {density:.4}, no updates by {} ({reason})",
+                model.scope, options.method
+            ),
+            None => format!(
+                "{} {mode} at density {density:.4}, {} moves connections every {} until epoch {}",
+                model.scope,
+                options.method,
+                counted(options.update_every, "epoch"),
+                options.last_update(stage)
+            ),
+        },
+    };
+    let task = trainer.stage().task();
+    let split = task.split();
+    let count = |nodes: usize| grouped(nodes as u64);
+    [
+        format!(
+            "R_GAMLP_RLU on {}: {} of width {}, {output}; {storage}",
+            options.device,
+            counted(model.hops, "hop"),
+            model.hidden
+        ),
+        format!(
+            "graph: {}, {} nodes, {} edges, {}, classes: {}; {} nodes to learn from, {} to select by, \
+             {} to judge by",
+            task.id().name,
+            count(task.nodes()),
+            count(task.id().edges),
+            counted(model.features, "feature"),
+            model.classes,
+            count(split.train.len()),
+            count(split.valid.len()),
+            count(split.test.len())
+        ),
+        format!("log and checkpoint: {}", dir.path().display()),
+    ]
+}

@@ -1,0 +1,242 @@
+use crate::{ConfigError, DataError, DeviceChoice, SyntheticError};
+use example_support::DeviceNotCompiled;
+use snack_burn::{
+    error::SparseError,
+    prelude::{CheckpointError, DstError},
+};
+use std::{io, path::PathBuf};
+use thiserror::Error;
+
+/// Everything that can stop a run.
+#[derive(Debug, Error)]
+pub enum GamlpError {
+    /// An option has a value outside its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// The chosen device was not compiled in.
+    #[error(
+        "the device {device} is not part of this build (it has: {available}); build with \
+         `--features {device}`, as in `cargo run --release -p gamlp --features {device} --example \
+         gamlp_dst -- --device {device}`, or choose another --device"
+    )]
+    DeviceNotCompiled {
+        /// The device that was asked for.
+        device: DeviceChoice,
+        /// The devices of this build.
+        available: String,
+    },
+
+    /// A graph cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+
+    /// There is no folder with a graph.
+    #[error("there is no folder {}", path.display())]
+    NoFolder {
+        /// The folder that was looked for.
+        path: PathBuf,
+    },
+
+    /// A graph has no features, and none were chosen that are made from the rest.
+    #[error("there is no file {}; a graph without features needs --features degree or one-hot", path.display())]
+    NoFeatures {
+        /// The file that was looked for.
+        path: PathBuf,
+    },
+
+    /// A graph cannot be made.
+    #[error("--synthetic: {0}")]
+    Synthetic(#[from] SyntheticError),
+
+    /// A graph is too large for a sparse matrix.
+    #[error("the graph {name}: {source}")]
+    Graph {
+        /// Where the graph came from.
+        name: String,
+        /// What does not fit.
+        source: SparseError,
+    },
+
+    /// There are too few nodes to learn from.
+    #[error(
+        "the graph {name} has {found} node to learn from, but batch normalization needs at least two"
+    )]
+    TooFewNodes {
+        /// Where the graph came from.
+        name: String,
+        /// Number of nodes.
+        found: usize,
+    },
+
+    /// A method of training does not suit the model.
+    #[error("the topology of the run: {0}")]
+    Topology(#[from] DstError),
+
+    /// The output folder holds another run.
+    #[error(
+        "the folder {} already holds a run (checkpoint.bpk); add --resume to continue it, \
+         --overwrite to replace it, or choose another --out", dir.display()
+    )]
+    FolderInUse {
+        /// The folder.
+        dir: PathBuf,
+    },
+
+    /// The output folder holds the log of a run that left no checkpoint.
+    #[error(
+        "the folder {} holds a log but no checkpoint, so its run cannot be resumed; use \
+         --overwrite instead of --resume to replace it, or choose another --out", dir.display()
+    )]
+    LogWithoutCheckpoint {
+        /// The folder.
+        dir: PathBuf,
+    },
+
+    /// The newest numbered folder has no checkpoint.
+    #[error(
+        "nothing to resume: the newest run {} has no checkpoint; remove that folder, or choose \
+         an older run with --out", dir.display()
+    )]
+    NewestWithoutCheckpoint {
+        /// The folder.
+        dir: PathBuf,
+    },
+
+    /// A line of the log is not what this program writes.
+    #[error(
+        "the log {} is damaged in line {line}: {reason}; repair or remove that line", path.display()
+    )]
+    DamagedLog {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// There is nothing to resume.
+    #[error("nothing to resume: there is no {}", path.display())]
+    NothingToResume {
+        /// The checkpoint that was looked for.
+        path: PathBuf,
+    },
+
+    /// The checkpoint cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+
+    /// A folder holds no run.
+    #[error("there is no run in {}: it has no checkpoint.bpk", dir.display())]
+    NoRun {
+        /// The folder.
+        dir: PathBuf,
+    },
+
+    /// A run has no best model.
+    #[error(
+        "the run of checkpoint {} has not been evaluated yet, so it has no best model; continue it \
+         with gamlp_dst --resume", path.display()
+    )]
+    NotEvaluated {
+        /// The checkpoint.
+        path: PathBuf,
+    },
+
+    /// The checkpoint can be read, but was not written by this program.
+    #[error(
+        "checkpoint {} was not written by this example: {reason}; choose a checkpoint that \
+         gamlp_dst wrote", path.display()
+    )]
+    ForeignCheckpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// The checkpoint belongs to a run with other options.
+    #[error(
+        "checkpoint {} does not fit: {flag} is {given}, but the checkpoint was written with \
+         {flag} {stored}; leave the flag out to use the checkpoint's value, or start a new run",
+        path.display()
+    )]
+    CheckpointMismatch {
+        /// The file.
+        path: PathBuf,
+        /// The option that differs.
+        flag: &'static str,
+        /// The value that was given.
+        given: String,
+        /// The value in the checkpoint.
+        stored: String,
+    },
+
+    /// A file or folder of the run cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+
+    /// The loss is no longer a number.
+    #[error(
+        "the loss became {loss} in epoch {epoch} of stage {stage}; lower --learning-rate (now \
+         {learning_rate})"
+    )]
+    Diverged {
+        /// The stage, from 0.
+        stage: usize,
+        /// The epoch, from 1.
+        epoch: usize,
+        /// The loss.
+        loss: f64,
+        /// The learning rate of the run.
+        learning_rate: f64,
+    },
+
+    /// The handler for Ctrl-C cannot be installed.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Interrupt(#[from] ctrlc::Error),
+
+    /// A device fails.
+    #[error("the device failed: {reason}")]
+    Device {
+        /// What it says.
+        reason: String,
+    },
+}
+
+impl From<DeviceNotCompiled> for GamlpError {
+    fn from(error: DeviceNotCompiled) -> Self {
+        let DeviceNotCompiled { device, available } = error;
+        Self::DeviceNotCompiled { device, available }
+    }
+}
+
+impl GamlpError {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+
+    /// Exit code of a command that ends so: 2 if the command line is at fault, 1 otherwise.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::DeviceNotCompiled { .. } | Self::Synthetic(_) => 2,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+use super::{
+    FeedForward, HopAttention, OutputNetwork, Projection, ResidualLayer, projection::Place,
+};
+use crate::{GamlpConfig, InitStream};
+use burn::{
+    module::Module,
+    nn::{Dropout, DropoutConfig, Linear, PRelu, PReluConfig},
+    tensor::{Device, Tensor},
+};
+
+/// R_GAMLP_RLU: hops of a node transformed, combined by recursive attention, and classified
+/// together with an embedding of the labels around the node.
+///
+/// Source: Zhang et al., "Graph Attention Multi-Layer Perceptron", 2022.
+#[derive(Module, Debug)]
+pub struct Gamlp {
+    /// A network for every hop, or none.
+    pub process: Vec<FeedForward>,
+    /// The weights of the hops.
+    pub attention: HopAttention,
+    /// From the combined hops to logits.
+    pub output: OutputNetwork,
+    /// From the label embedding to logits.
+    pub label: FeedForward,
+    /// From the features as given to the combined hops.
+    pub residual: Option<Linear>,
+    /// The slope after the residual; exists in any case, as in the published code.
+    pub prelu: PRelu,
+    /// Dropout after the residual.
+    pub dropout: Dropout,
+    /// Dropout of the input of the output network.
+    pub pre_dropout: Dropout,
+    /// Dropout of the features of every hop.
+    pub input_dropout: Dropout,
+    /// Dropout of the label embedding.
+    pub label_dropout: Dropout,
+}
+
+impl GamlpConfig {
+    /// Initializes the network. The values depend on `seed` and the sizes only, not on the device.
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`validate`](Self::validate) refuses the sizes.
+    pub fn init(&self, seed: u64, device: &Device) -> Gamlp {
+        if let Err(error) = self.validate() {
+            panic!("GamlpConfig::init: {error}");
+        }
+        let stream = &mut InitStream::new(seed);
+        let (features, hidden, classes) = (self.features, self.hidden, self.classes);
+        let hops = if self.pre_process { self.hops + 1 } else { 0 };
+        let widths = [features, hidden, hidden];
+        let process = (0..hops)
+            .map(|_| {
+                FeedForward::new(
+                    widths,
+                    2,
+                    self.batch_norm,
+                    Place::Hidden,
+                    self,
+                    stream,
+                    device,
+                )
+            })
+            .collect();
+        let attention = HopAttention::new(
+            self.hop_width(),
+            self.activation,
+            self.attention_dropout,
+            stream,
+            device,
+        );
+        let output = OutputNetwork::new(self, stream, device);
+        let widths = [classes, hidden, classes];
+        let label = FeedForward::new(
+            widths,
+            self.label_layers,
+            true,
+            Place::Label,
+            self,
+            stream,
+            device,
+        );
+        let dropout = |rate| DropoutConfig::new(rate).init();
+        Gamlp {
+            process,
+            attention,
+            output,
+            label,
+            residual: self
+                .residual
+                .then(|| stream.linear([features, hidden], device)),
+            prelu: PReluConfig::new().init(device),
+            dropout: dropout(self.dropout),
+            pre_dropout: dropout(if self.pre_dropout { self.dropout } else { 0.0 }),
+            input_dropout: dropout(self.input_dropout),
+            label_dropout: dropout(self.label_dropout),
+        }
+    }
+}
+
+impl Gamlp {
+    /// The logits of some nodes.
+    ///
+    /// # Shapes
+    ///
+    /// - hops: the features as given, then those of hops 1 to K, each `[batch, features]`
+    /// - label_embedding: `[batch, classes]`
+    /// - output: `[batch, classes]`
+    ///
+    /// # Panics
+    ///
+    /// Panics if the number of hops is not the one the network was made for, or a width differs.
+    pub fn forward(&self, hops: &[Tensor<2>], label_embedding: Tensor<2>) -> Tensor<2> {
+        assert!(
+            hops.len() == self.process.len() || (self.process.is_empty() && !hops.is_empty()),
+            "Gamlp::forward: got {} hops, but there are {} networks for them",
+            hops.len(),
+            self.process.len()
+        );
+        let hops: Vec<_> = hops
+            .iter()
+            .map(|x| self.input_dropout.forward(x.clone()))
+            .collect();
+        let mut combined = match self.process.is_empty() {
+            true => self.attention.forward(&hops),
+            false => {
+                let transformed = self.process.iter().zip(&hops);
+                let transformed: Vec<_> = transformed.map(|(f, x)| f.forward(x.clone())).collect();
+                self.attention.forward(&transformed)
+            }
+        };
+        if let Some(residual) = &self.residual {
+            combined = combined + residual.forward(hops[0].clone());
+            combined = self.dropout.forward(self.prelu.forward(combined));
+        }
+        let logits = self.output.forward(self.pre_dropout.forward(combined));
+        logits
+            + self
+                .label
+                .forward(self.label_dropout.forward(label_embedding))
+    }
+
+    /// Number of trainable numbers: all parameters but the running statistics, which Burn's
+    /// `num_params` counts as well. Of a sparse layer only those that exist.
+    pub fn trainable_parameters(&self) -> usize {
+        let hops = self.process.iter().flat_map(|network| &network.norms);
+        let output: Vec<_> = match &self.output {
+            OutputNetwork::Residual(network) => network.norms.iter().collect(),
+            OutputNetwork::Head(head) => vec![&head.norm],
+        };
+        let norms = hops.chain(output).chain(&self.label.norms);
+        let running: usize = norms.map(|norm| 2 * norm.gamma.dims()[0]).sum();
+        self.num_params() - running
+    }
+
+    /// The square matrices that may be sparse, whatever the scope, first to last.
+    pub fn sparsifiable(&self) -> Vec<&Projection> {
+        let mut found: Vec<_> = self.process.iter().flat_map(|f| &f.middle).collect();
+        match &self.output {
+            OutputNetwork::Head(head) => found.push(&head.wide),
+            OutputNetwork::Residual(network) => {
+                found.extend(network.first.square());
+                found.extend(&network.middle);
+                found.extend(network.last.as_ref().and_then(ResidualLayer::square));
+            }
+        }
+        found
+    }
+}

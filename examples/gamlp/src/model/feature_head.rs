@@ -1,0 +1,59 @@
+use super::{BatchNorm, Projection, projection::Place};
+use crate::{GamlpConfig, InitStream, xavier_bound};
+use burn::{
+    module::Module,
+    nn::{Dropout, DropoutConfig, Linear, PRelu, PReluConfig},
+    tensor::{Device, Tensor},
+};
+
+/// A wide square projection in the place of the output network: the layer that SNACK makes sparse.
+#[derive(Module, Debug)]
+pub struct FeatureHead {
+    /// `width of a hop -> head`.
+    pub expand: Linear,
+    /// `head -> head`, the one that may be sparse.
+    pub wide: Projection,
+    /// Normalizes what `wide` gives.
+    pub norm: BatchNorm,
+    /// `head -> classes`.
+    pub classify: Linear,
+    /// The common slope.
+    pub prelu: PRelu,
+    /// Dropout before the classes.
+    pub dropout: Dropout,
+}
+
+impl FeatureHead {
+    /// Initializes the layers with zero bias and Xavier weights of gain `sqrt(2)`.
+    pub fn new(
+        width: usize,
+        config: &GamlpConfig,
+        stream: &mut InitStream,
+        device: &Device,
+    ) -> Self {
+        let expand = stream.linear([config.hop_width(), width], device);
+        let bound = xavier_bound([width, width]);
+        let wide = Projection::new(width, bound, true, Place::Head, config, stream, device);
+        Self {
+            expand,
+            wide,
+            norm: BatchNorm::new(width, device),
+            classify: stream.linear([width, config.classes], device),
+            prelu: PReluConfig::new().init(device),
+            dropout: DropoutConfig::new(config.dropout).init(),
+        }
+    }
+
+    /// Applies the layers.
+    ///
+    /// # Shapes
+    ///
+    /// - input: `[batch, width of a hop]`
+    /// - output: `[batch, classes]`
+    pub fn forward(&self, input: Tensor<2>) -> Tensor<2> {
+        let x = self.prelu.forward(self.expand.forward(input));
+        let x = self.norm.forward(self.wide.forward(x));
+        let x = self.dropout.forward(self.prelu.forward(x));
+        self.classify.forward(x)
+    }
+}
