@@ -16,6 +16,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
+/// Forward and backward passes that are timed alone.
+const PASSES: usize = 3;
+
 #[derive(Debug, Parser)]
 #[command(name = "training_steps")]
 struct Args {
@@ -199,17 +202,21 @@ fn measure(
         let begin = Instant::now();
         let loss = model.loss(tokens.clone(), targets.clone());
         let grads = GradientsParams::from_grads(loss.backward(), &model);
-        sync(device)?;
-        let passed = begin.elapsed();
         model = optim.step(1e-4, model, grads);
         sync(device)?;
         if step >= args.warmup {
             steps.push(begin.elapsed().as_secs_f64() * 1e3);
-            passes.push(passed.as_secs_f64() * 1e3);
         }
         last = f64::from(loss.inner().into_scalar::<f32>());
     }
     let used = before.zip(energy()).map(|(before, after)| after - before);
+    for _ in 0..PASSES {
+        let begin = Instant::now();
+        let loss = model.loss(tokens.clone(), targets.clone());
+        drop(GradientsParams::from_grads(loss.backward(), &model));
+        sync(device)?;
+        passes.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
     let step_ms = median(steps);
     let usage = device.memory_pool_usage();
     let mb = |bytes: u64| bytes as f64 / 1e6;

@@ -1,9 +1,9 @@
 use super::EvalWindow;
 use crate::{Gpt2, Tokens};
-use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
+use burn::tensor::{Int, Tensor, TensorData};
 
-/// Most logits at a time: 128 MiB of them.
-const MOST_LOGITS: usize = 1 << 25;
+/// Most logits at a time: 512 MiB of them.
+const MOST_LOGITS: usize = 1 << 27;
 
 impl Gpt2 {
     /// The negative log likelihood of the scored tokens of every window, summed, in nats: what
@@ -35,18 +35,14 @@ impl Gpt2 {
         let ranges = windows.iter().map(EvalWindow::predictions);
         let start = ranges.clone().map(|range| range.start).min().unwrap_or(0);
         let end = ranges.clone().map(|range| range.end).max().unwrap_or(0);
-        let [vocabulary, width] = self.wte.weight.dims();
+        let [vocabulary, _] = self.wte.weight.dims();
         let step = (MOST_LOGITS / (vocabulary * windows.len())).max(1);
         let mut sums = vec![0.0; windows.len()];
         for begin in (start..end).step_by(step) {
             let places = step.min(end - begin);
-            let rows = windows.len() * places;
             let hidden = hidden.clone().narrow(1, begin, places);
             let targets = targets.clone().narrow(1, begin, places);
-            let logits = hidden
-                .reshape([rows, width])
-                .matmul(self.wte.weight.val().transpose());
-            let found = log_softmax(logits, 1).gather(1, targets.reshape([rows, 1]));
+            let found = self.position_losses(hidden, targets);
             let found: Vec<f32> = found.into_data().iter().collect();
             for ((sum, range), row) in sums
                 .iter_mut()
@@ -57,7 +53,7 @@ impl Gpt2 {
                     .iter()
                     .zip(begin..)
                     .filter(|(_, place)| range.contains(place));
-                *sum -= scored.map(|(value, _)| f64::from(*value)).sum::<f64>();
+                *sum += scored.map(|(loss, _)| f64::from(*loss)).sum::<f64>();
             }
         }
         sums

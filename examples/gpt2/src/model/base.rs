@@ -122,10 +122,23 @@ impl Gpt2 {
         assert_shape!(targets, [batch, length]);
         let hidden = self.hidden_states(tokens).pop();
         let hidden = hidden.expect("there is always the state after the embeddings");
+        self.position_losses(hidden, targets).mean()
+    }
+
+    /// The cross-entropy of every prediction, in nats, from the last of the
+    /// [`hidden_states`](Self::hidden_states).
+    ///
+    /// # Shapes
+    ///
+    /// - hidden: `[batch, tokens, width]`
+    /// - targets: `[batch, tokens]`
+    /// - output: `[batch * tokens]`
+    pub(crate) fn position_losses(&self, hidden: Tensor<3>, targets: Tensor<2, Int>) -> Tensor<1> {
+        let count = targets.shape().num_elements();
         let weight = self.wte.weight.val();
         let [vocabulary, _] = weight.dims();
         let logits = self.logits(hidden, padded(weight));
-        token_losses(logits, targets.reshape([batch * length]), vocabulary).mean()
+        token_losses(logits, targets.reshape([count]), vocabulary)
     }
 
     /// The layers that [`MlpMode`](crate::MlpMode) governs, first to last.

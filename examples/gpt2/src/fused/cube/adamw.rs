@@ -2,19 +2,16 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
-use super::launch::{addresses, cubes, element, output, single_units, vector_size};
+use super::launch::{addresses, cubes, element, single_units, vector_size};
 use crate::fused::AdamWStep;
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 fn step_kernel<F: Float, N: Size>(
-    weight: &Tensor<Vector<F, N>>,
+    weight: &mut Tensor<Vector<F, N>>,
     grad: &Tensor<Vector<F, N>>,
-    first: &Tensor<Vector<F, N>>,
-    second: &Tensor<Vector<F, N>>,
-    new_weight: &mut Tensor<Vector<F, N>>,
-    new_first: &mut Tensor<Vector<F, N>>,
-    new_second: &mut Tensor<Vector<F, N>>,
+    first: &mut Tensor<Vector<F, N>>,
+    second: &mut Tensor<Vector<F, N>>,
     vectors: usize,
     beta_1: f32,
     beta_2: f32,
@@ -34,32 +31,29 @@ fn step_kernel<F: Float, N: Size>(
             + slope * slope * Vector::new(one - beta_2);
         let size = (square * Vector::new(correction_2)).sqrt() + Vector::new(epsilon);
         let kept = Vector::<f32, N>::cast_from(weight[at]) * Vector::new(keep);
-        new_weight[at] = Vector::cast_from(kept - moment * Vector::new(rate) / size);
-        new_first[at] = Vector::cast_from(moment);
-        new_second[at] = Vector::cast_from(square);
+        weight[at] = Vector::cast_from(kept - moment * Vector::new(rate) / size);
+        first[at] = Vector::cast_from(moment);
+        second[at] = Vector::cast_from(square);
         at += CUBE_COUNT_X as usize * CUBE_DIM as usize;
     }
 }
 
-/// The weights and both moments after a step, all tensors contiguous.
-pub(super) fn step(
-    weight: CubeTensor,
-    grad: CubeTensor,
-    first: CubeTensor,
-    second: CubeTensor,
-    step: AdamWStep,
-) -> [CubeTensor; 3] {
-    let like = |tensor: &CubeTensor| output(tensor, tensor.meta.shape().clone(), tensor.dtype);
-    let found = [like(&weight), like(&first), like(&second)];
+/// The weights and both moments after a step, all tensors contiguous: the same memory where nobody else
+/// has it.
+pub(super) fn step(state: [CubeTensor; 3], grad: CubeTensor, step: AdamWStep) -> [CubeTensor; 3] {
+    let [weight, first, second] = state.map(|tensor| match tensor.can_mut() {
+        true => tensor,
+        false => tensor.copy(),
+    });
     let width = vector_size(&[&weight, &grad, &first, &second]);
     let vectors = weight.meta.num_elements() / width;
     if vectors == 0 {
-        return found;
+        return [weight, first, second];
     }
     let client = weight.client.clone();
     let dim = single_units(&client);
-    let [new_weight, new_first, new_second] = found.clone();
-    // SAFETY: vectors are bounded in the kernel; all tensors have one shape.
+    // SAFETY: vectors are bounded in the kernel; all tensors have one shape, and those that are written
+    // are nobody else's.
     unsafe {
         step_kernel::launch_unchecked(
             &client,
@@ -69,11 +63,8 @@ pub(super) fn step(
             width,
             weight.clone().into_tensor_arg(),
             grad.into_tensor_arg(),
-            first.into_tensor_arg(),
-            second.into_tensor_arg(),
-            new_weight.into_tensor_arg(),
-            new_first.into_tensor_arg(),
-            new_second.into_tensor_arg(),
+            first.clone().into_tensor_arg(),
+            second.clone().into_tensor_arg(),
             vectors,
             step.beta_1,
             step.beta_2,
@@ -84,5 +75,5 @@ pub(super) fn step(
             element(weight.dtype),
         );
     }
-    found
+    [weight, first, second]
 }

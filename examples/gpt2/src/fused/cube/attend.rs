@@ -5,10 +5,12 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
-use super::launch::{addresses, grid, index_element, output};
+use super::launch::{addresses, grid, index_element, output, vector_size};
 
 /// Units of a cube at most.
 const UNITS: usize = 512;
+/// Values that a unit has in flight.
+const AHEAD: usize = 4;
 
 /// Combines one number of every unit; all units get the result.
 #[cube]
@@ -41,8 +43,9 @@ fn combine(
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
-fn attend_kernel<I: Int>(
-    query: &Tensor<f32>,
+fn attend_kernel<I: Int, N: Size>(
+    query: &Tensor<Vector<f32, N>>,
+    keys: &Tensor<Vector<f32, N>>,
     cache: &Tensor<f32>,
     place: &Tensor<I>,
     mixed: &mut Tensor<f32>,
@@ -51,26 +54,33 @@ fn attend_kernel<I: Int>(
     scale: f32,
     #[comptime] places: usize,
     #[comptime] width: usize,
+    #[comptime] vector: usize,
     #[comptime] units: usize,
     #[define(I)] _dtype: ElemType,
 ) {
     let mut weights = Shared::<[f32]>::new_slice(places);
     let mut parts = Shared::<[f32]>::new_slice(units);
     let unit = UNIT_POS as usize;
+    let vectors = comptime!(width / vector);
     let seen = min(usize::cast_from(place[0]), places - 1) + 1;
     let mut index = CUBE_POS_X as usize;
     while index < queries {
         let (sample, head) = (index / heads, index % heads);
-        let keys = (sample * 2 * heads + head) * places * width;
-        let values = keys + heads * places * width;
+        let first_key = (sample * 2 * heads + head) * places * vectors;
+        let values = (sample * 2 * heads + heads + head) * places * width;
 
         let mut highest = f32::new(comptime!(f32::MIN));
         let mut key = unit;
         while key < seen {
+            let mut products = Vector::<f32, N>::new(0.0_f32);
+            #[unroll(vectors <= 32)]
+            for at in 0..vectors {
+                products += query[index * vectors + at] * keys[first_key + key * vectors + at];
+            }
             let mut score = 0.0_f32;
-            #[unroll(width <= 128)]
-            for at in 0..width {
-                score += query[index * width + at] * cache[keys + key * width + at];
+            #[unroll]
+            for n in 0..N::value() {
+                score += products.extract(n);
             }
             score *= scale;
             weights[key] = score;
@@ -99,8 +109,14 @@ fn attend_kernel<I: Int>(
             if at < width {
                 let mut key = group;
                 while key < seen {
-                    value += weights[key] * cache[values + key * width + at];
-                    key += groups;
+                    #[unroll]
+                    for a in 0..AHEAD {
+                        let place = key + comptime!(a * groups);
+                        if place < seen {
+                            value += weights[place] * cache[values + place * width + at];
+                        }
+                    }
+                    key += comptime!(AHEAD * groups);
                 }
             }
             parts[unit] = value;
@@ -135,6 +151,11 @@ pub(super) fn attend(
     }
     let most = query.client.properties().hardware.max_units_per_cube as usize;
     let units = 1 << most.min(UNITS).ilog2();
+    let vector = vector_size(&[&query, &cache]);
+    let vector = match width.is_multiple_of(vector) {
+        true => vector,
+        false => 1,
+    };
     // SAFETY: queries, places and the width are bounded in the kernel, the place is cut to the cache.
     unsafe {
         attend_kernel::launch_unchecked(
@@ -142,7 +163,9 @@ pub(super) fn attend(
             grid(&query.client, [batch * heads, 1]),
             CubeDim::new_1d(units as u32),
             addresses([&query, &cache]),
+            vector,
             query.clone().into_tensor_arg(),
+            cache.clone().into_tensor_arg(),
             cache.clone().into_tensor_arg(),
             place.clone().into_tensor_arg(),
             mixed.clone().into_tensor_arg(),
@@ -151,6 +174,7 @@ pub(super) fn attend(
             scale,
             cache.meta.shape()[2],
             width,
+            vector,
             units,
             index_element(place.dtype),
         );

@@ -88,7 +88,7 @@ impl FusedOps for CubeBackend {
         step: AdamWStep,
     ) -> (FloatTensor<Self>, FloatTensor<Self>, FloatTensor<Self>) {
         let [weight, grad, first, second] = [weight, grad, first, second].map(into_contiguous);
-        let [weight, first, second] = adamw::step(weight, grad, first, second, step);
+        let [weight, first, second] = adamw::step([weight, first, second], grad, step);
         (weight, first, second)
     }
 

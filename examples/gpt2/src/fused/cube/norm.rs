@@ -7,6 +7,8 @@ use cubecl::prelude::*;
 
 use super::launch::{Teams, addresses, element, grid, output, rows, single_units, team_sum};
 
+/// Elements of a row that a unit has in flight.
+const AHEAD: usize = 8;
 /// Rows whose products with the gradient one unit adds up.
 const ROWS: usize = 64;
 
@@ -24,16 +26,26 @@ fn moments(
     let mut sum = 0.0_f32;
     let mut at = lane;
     while at < width {
-        sum += x[first + at];
-        at += lanes;
+        #[unroll]
+        for u in 0..AHEAD {
+            if at + comptime!(u * lanes) < width {
+                sum += x[first + at + comptime!(u * lanes)];
+            }
+        }
+        at += comptime!(AHEAD * lanes);
     }
     let mean = team_sum(sum, lanes) / count;
     let mut squares = 0.0_f32;
     let mut at = lane;
     while at < width {
-        let difference = x[first + at] - mean;
-        squares += difference * difference;
-        at += lanes;
+        #[unroll]
+        for u in 0..AHEAD {
+            if at + comptime!(u * lanes) < width {
+                let difference = x[first + at + comptime!(u * lanes)] - mean;
+                squares += difference * difference;
+            }
+        }
+        at += comptime!(AHEAD * lanes);
     }
     let variance = team_sum(squares, lanes) / count;
     (mean, 1.0_f32 / (variance + epsilon).sqrt())
@@ -60,9 +72,15 @@ fn forward_kernel<F: Float>(
         let (mean, inverse) = moments(x, first, width, lane, epsilon, lanes);
         let mut at = lane;
         while at < width {
-            let normal = (x[first + at] - mean) * inverse;
-            output[first + at] = F::cast_from(normal * gamma[at] + beta[at]);
-            at += lanes;
+            #[unroll]
+            for u in 0..AHEAD {
+                let place = at + comptime!(u * lanes);
+                if place < width {
+                    let normal = (x[first + place] - mean) * inverse;
+                    output[first + place] = F::cast_from(normal * gamma[place] + beta[place]);
+                }
+            }
+            at += comptime!(AHEAD * lanes);
         }
         row += CUBE_COUNT_X as usize * teams;
     }
