@@ -35,8 +35,14 @@ impl TrainOptions {
         if !self.updates_topology() {
             return Ok(None);
         }
-        let mut config = self.method.config(self.steps as u64).with_seed(self.seed);
-        config.every = self.update_every as u64;
+        let (steps, every) = (self.steps as u64, self.update_every as u64);
+        let config = match self.method {
+            // Its stages end at updates.
+            Preset::MestEms => DstConfig::mest_ems_every(steps, every),
+            method => method.config(steps),
+        };
+        let mut config = config.with_seed(self.seed);
+        config.every = every;
         if let Some(AnySchedule::Staircase(staircase)) = &mut config.schedule {
             staircase.timing.interval = config.every;
         } else {

@@ -53,7 +53,7 @@ fn text_goes_to_standard_output_and_speed_to_standard_error() {
     assert_eq!(value["tokens"].as_array().unwrap().len(), 12);
     assert_eq!(value["decode"]["tokens"], 11);
     assert_eq!(value["prompt_tokens"], 5);
-    assert_eq!(value["memory"]["kv_cache"], 2 * 2 * 24 * 4 * 4);
+    assert_eq!(value["memory"]["kv_cache"], 2 * 2 * 16 * 4 * 4);
     assert!(value["decode"]["ms_per_token"].as_f64().unwrap() > 0.0);
 
     let quiet = generated(&model, &[&flags[..], &["--quiet"]].concat(), b"").unwrap();
