@@ -22,7 +22,7 @@ fn step_kernel<F: Float, N: Size>(
     #[define(F)] _dtype: ElemType,
 ) {
     let one = 1.0_f32;
-    let mut at = ABSOLUTE_POS as usize;
+    let mut at = ABSOLUTE_POS;
     while at < vectors {
         let slope = Vector::<f32, N>::cast_from(grad[at]);
         let moment = Vector::<f32, N>::cast_from(first[at]) * Vector::new(beta_1)

@@ -20,7 +20,7 @@ fn forward_kernel<F: Float, N: Size>(
     vectors: usize,
     #[define(F)] _dtype: ElemType,
 ) {
-    let mut at = ABSOLUTE_POS as usize;
+    let mut at = ABSOLUTE_POS;
     while at < vectors {
         let value = Vector::<f32, N>::cast_from(x[at]);
         output[at] = Vector::cast_from(value * gate::<N>(value));
@@ -37,7 +37,7 @@ fn backward_kernel<F: Float, N: Size>(
     #[define(F)] _dtype: ElemType,
 ) {
     let one = Vector::<f32, N>::new(1.0_f32);
-    let mut at = ABSOLUTE_POS as usize;
+    let mut at = ABSOLUTE_POS;
     while at < vectors {
         let value = Vector::<f32, N>::cast_from(x[at]);
         let gate = gate::<N>(value);
