@@ -12,6 +12,7 @@ mod finite_differences;
 mod growth;
 mod half_precision;
 mod layer_gradients;
+mod layouts;
 mod loss_curve;
 #[cfg(target_os = "linux")]
 mod memory;

@@ -8,6 +8,6 @@ pub use crate::nn::{
     MaskedLinear, PatternSampler, Prune, SparseInitializer, SparseLinear, SparseLinearConfig,
     SparseModule,
 };
-pub use crate::ops::{Routines, SddmmRoutine, SpmmRoutine};
+pub use crate::ops::{Layout, Routines, SddmmRoutine, SpmmRoutine};
 pub use crate::pattern::{Duplicates, Pattern};
 pub use crate::tensor::{DevicePattern, SparseTensor};

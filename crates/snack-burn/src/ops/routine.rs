@@ -82,6 +82,19 @@ pub enum SddmmRoutine {
     RowVector,
 }
 
+/// In which order the elements of a `[batch, features]` operand lie in memory. It changes how fast a
+/// product is, never what it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// The features of a sample are neighbours, as in a contiguous tensor.
+    #[default]
+    BatchMajor,
+    /// The samples of a feature are neighbours, as in a contiguous `[features, batch]` tensor with its axes
+    /// swapped.
+    FeatureMajor,
+}
+
 /// The routine of each operation of a layer or tensor; [`Auto`](SpmmRoutine::Auto) by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -100,6 +113,13 @@ pub struct Routines {
     /// result then has the precision of the back end's dense product, which on tensor cores may be
     /// that of tf32, as in Burn's dense layers. `false` by default: single precision is kept.
     pub reduced_precision: bool,
+    /// The wanted layout of the output of the product. Kernels for large batches compute feature-major and
+    /// turn operands that are not. Two layers with nothing but elementwise operations between them save
+    /// that if the output of the first and the [`input_layout`](Self::input_layout) of the second are
+    /// feature-major. A wish: back ends and routines for small batches do not heed it.
+    pub output_layout: Layout,
+    /// The wanted layout of the gradient of the input. The input itself may have any layout.
+    pub input_layout: Layout,
 }
 
 impl Routines {
@@ -117,6 +137,8 @@ impl Default for Routines {
             sddmm: SddmmRoutine::default(),
             panel_bytes: 40_000_000,
             reduced_precision: false,
+            output_layout: Layout::default(),
+            input_layout: Layout::default(),
         }
     }
 }

@@ -96,8 +96,12 @@ pub(crate) fn reshape<const D: usize, const E: usize>(
     tensor: Tensor<D>,
     dims: [usize; E],
 ) -> Tensor<E> {
+    let same = tensor.dims()[..] == dims[..];
     let tensor = tensor.into_dispatch();
-    Tensor::from_dispatch(Dispatch::float_reshape(tensor, Shape::new(dims)))
+    Tensor::from_dispatch(match same {
+        true => tensor,
+        false => Dispatch::float_reshape(tensor, Shape::new(dims)),
+    })
 }
 
 type Operand<'a> = (&'a str, &'a Tensor<2>, usize);

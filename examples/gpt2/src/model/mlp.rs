@@ -5,6 +5,7 @@ use burn::{
     nn::{Dropout, DropoutConfig},
     tensor::{Device, Tensor},
 };
+use snack_burn::prelude::Layout;
 
 /// The feed-forward half of a block. Its two matrices are the ones that become sparse.
 #[derive(Module, Debug)]
@@ -33,7 +34,13 @@ impl Mlp {
     }
 
     /// The layer of these projections, with the dropout of `config`.
-    pub fn from_layers(config: &Gpt2Config, c_fc: MlpLinear, c_proj: MlpLinear) -> Self {
+    ///
+    /// What passes between sparse projections lies feature-major.
+    pub fn from_layers(config: &Gpt2Config, mut c_fc: MlpLinear, mut c_proj: MlpLinear) -> Self {
+        if let (MlpLinear::Sparse(c_fc), MlpLinear::Sparse(c_proj)) = (&mut c_fc, &mut c_proj) {
+            c_fc.routines.output_layout = Layout::FeatureMajor;
+            c_proj.routines.input_layout = Layout::FeatureMajor;
+        }
         let [_, _, residual_dropout] = config.dropouts();
         Self {
             c_fc,
@@ -49,7 +56,11 @@ impl Mlp {
     /// - input: `[batch, tokens, width]`
     /// - output: `[batch, tokens, width]`
     pub fn forward(&self, x: Tensor<3>) -> Tensor<3> {
+        let dims @ [batch, tokens, width] = x.dims();
+        // A matrix: its axes can be swapped without a copy.
+        let x: Tensor<2> = x.reshape([batch * tokens, width]);
         let hidden = gelu_tanh(self.c_fc.forward(x));
-        self.residual_dropout.forward(self.c_proj.forward(hidden))
+        let output = self.c_proj.forward(hidden).reshape(dims);
+        self.residual_dropout.forward(output)
     }
 }

@@ -12,6 +12,7 @@ use super::growth::{self, GrowthProblem};
 use super::launch::{add_bias, check_type, zeros};
 use super::sddmm::{SddmmProblem, sddmm};
 use super::spmm::{SpmmProblem, spmm};
+use super::transpose::either_major;
 use crate::ops::{
     ColumnOrder, GradientPanel, Index, IndexWidth, Routines, SddmmRoutine, SparseOps, SpmmRoutine,
     composed,
@@ -61,7 +62,7 @@ impl SparseOps for CubeBackend {
         }
         let problem = SpmmProblem {
             values: into_contiguous(values),
-            x: into_contiguous(y),
+            x: either_major(y),
             offsets: offsets.clone(),
             inputs: rows.clone(),
             packed: index.width == IndexWidth::Bits16,
@@ -71,6 +72,7 @@ impl SparseOps for CubeBackend {
             bias: None,
             panel_bytes: routines.panel_bytes,
             reduced_precision: routines.reduced_precision,
+            layout: routines.input_layout,
         };
         run(spmm(&problem, routines.transposed()))
     }
@@ -90,8 +92,8 @@ impl SparseOps for CubeBackend {
             return composed::sddmm::<Self>(y, x, &index);
         }
         let problem = SddmmProblem {
-            y: into_contiguous(y),
-            x: into_contiguous(x),
+            y: either_major(y),
+            x: either_major(x),
             offsets: index.row_offsets,
             rows: index.rows,
             cols: index.cols,
@@ -107,7 +109,7 @@ impl SparseOps for CubeBackend {
         supported(&x);
         match x.meta.num_elements() {
             0 => zeros(&x, Shape::new([x.shape()[1]])),
-            _ => batch_sum(&into_contiguous(x)),
+            _ => batch_sum(&either_major(x)),
         }
     }
 
@@ -160,7 +162,7 @@ fn product(
     }
     let problem = SpmmProblem {
         values: into_contiguous(values),
-        x: into_contiguous(x),
+        x: either_major(x),
         offsets: index.row_offsets,
         inputs: index.cols.clone(),
         packed: index.width == IndexWidth::Bits16,
@@ -170,6 +172,7 @@ fn product(
         bias,
         panel_bytes: routines.panel_bytes,
         reduced_precision: routines.reduced_precision,
+        layout: routines.output_layout,
     };
     run(spmm(&problem, routines.spmm))
 }

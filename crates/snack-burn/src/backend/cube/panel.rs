@@ -16,6 +16,7 @@ use super::coordinates::coordinate;
 use super::launch::{address_type, check_units, dtypes, strided_grid, zeros};
 use super::sddmm::SddmmProblem;
 use super::spmm::SpmmProblem;
+use super::transpose::swap;
 use crate::ops::{RoutineError, SddmmRoutine, SpmmRoutine};
 
 /// Units per cube of the kernels that fill and read a panel.
@@ -119,22 +120,24 @@ fn dense_product(lhs: CubeTensor, rhs: CubeTensor) -> CubeTensor {
         .expect("a dense product of a panel runs wherever Burn's does")
 }
 
-fn swap(tensor: &CubeTensor) -> CubeTensor {
-    CubeBackend::float_swap_dims(tensor.clone(), 0, 1)
+/// The part of a matrix that has the places `first .. first + width` of an axis.
+fn part_of(tensor: &CubeTensor, axis: usize, first: usize, width: usize) -> [Slice; 2] {
+    let shape = tensor.meta.shape();
+    let mut ranges = [Slice::from(0..shape[0]), Slice::from(0..shape[1])];
+    ranges[axis] = Slice::from(first..first + width);
+    ranges
 }
 
-/// Columns `first .. first + width` of a matrix, without a copy where the device can address them.
-fn columns(tensor: &CubeTensor, first: usize, width: usize) -> CubeTensor {
-    let rows = tensor.meta.shape()[0];
-    let ranges = [Slice::from(0..rows), Slice::from(first..first + width)];
-    CubeBackend::float_slice(tensor.clone(), &ranges)
+/// A slice of a matrix along an axis, without a copy where the device can address it.
+fn narrow(tensor: &CubeTensor, axis: usize, first: usize, width: usize) -> CubeTensor {
+    CubeBackend::float_slice(tensor.clone(), &part_of(tensor, axis, first, width))
 }
 
 pub(super) fn spmm_fits(problem: &SpmmProblem) -> Result<(), RoutineError> {
     check_units(&problem.x.client, SpmmRoutine::Panel.name(), UNITS)
 }
 
-/// `Y[:, panel] = X panel^T`, panel by panel.
+/// `Y[:, panel] = X panel^T`, or `Y^T[panel, :] = panel X^T` where that is the wanted layout, panel by panel.
 pub(super) fn spmm(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
     spmm_fits(problem)?;
     let x = &problem.x;
@@ -151,19 +154,28 @@ pub(super) fn spmm(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
         slots: problem.slots.as_ref(),
         packed: problem.packed,
     };
+    let turned = problem.writes_feature_major(1);
+    // The axis of the outputs.
+    let (axis, shape) = match turned {
+        true => (0, [outputs, batch]),
+        false => (1, [batch, outputs]),
+    };
     let panel = zeros(x, Shape::new([rows, features]));
-    let mut y = (outputs > rows).then(|| zeros(x, problem.output_shape()));
+    let mut y = (outputs > rows).then(|| zeros(x, Shape::new(shape)));
     for first in (0..outputs).step_by(rows) {
         let width = rows.min(outputs - first);
         entries.access(&panel, first, Access::Fill);
-        let part = dense_product(x.clone(), swap(&panel));
+        let part = match turned {
+            true => dense_product(panel.clone(), swap(x)),
+            false => dense_product(x.clone(), swap(&panel)),
+        };
         let part = match width < rows {
-            true => columns(&part, 0, width),
+            true => narrow(&part, axis, 0, width),
             false => part,
         };
         y = Some(match y {
             Some(y) => {
-                let ranges = [Slice::from(0..batch), Slice::from(first..first + width)];
+                let ranges = part_of(&y, axis, first, width);
                 CubeBackend::float_slice_assign(y, &ranges, part)
             }
             None => into_contiguous(part),
@@ -173,9 +185,18 @@ pub(super) fn spmm(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
         }
     }
     let y = y.expect("a product of a non-empty matrix has outputs");
-    Ok(match &problem.bias {
-        Some(bias) => super::launch::add_bias(y, bias),
+    let y = match &problem.bias {
+        Some(bias) => {
+            let mut along_outputs = [1; 2];
+            along_outputs[axis] = outputs;
+            let bias = CubeBackend::float_reshape(bias.clone(), Shape::new(along_outputs));
+            CubeBackend::float_add(y, bias)
+        }
         None => y,
+    };
+    Ok(match turned {
+        true => swap(&y),
+        false => y,
     })
 }
 
@@ -202,7 +223,7 @@ pub(super) fn sddmm(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> 
         packed: problem.packed,
     };
     for first in (0..outputs).step_by(rows) {
-        let part = columns(y, first, rows.min(outputs - first));
+        let part = narrow(y, 1, first, rows.min(outputs - first));
         let panel = dense_product(swap(&part), x.clone());
         entries.access(&panel, first, Access::Pick);
     }

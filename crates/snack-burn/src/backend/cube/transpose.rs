@@ -1,6 +1,9 @@
-//! Batch-major to feature-major, for routines whose lanes run along the batch.
+//! Batch-major to feature-major and back, for routines whose lanes run along the batch.
 
+use burn::backend::ops::FloatTensorOps;
 use burn::tensor::Shape;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -51,8 +54,58 @@ fn transpose_kernel<F: Float>(
     }
 }
 
-/// `x`, `[batch, features]`, as `[features, padded]`; samples beyond the batch are zero.
+/// The largest vector that routines load from a feature-major operand, in elements.
+const VECTOR: usize = 4;
+
+/// Whether `x`, `[batch, features]`, is a contiguous `[features, batch]` tensor with its axes swapped,
+/// of more than one sample and feature, and begins where vectors do.
+pub(super) fn is_feature_major(x: &CubeTensor) -> bool {
+    let (batch, features) = (x.meta.shape()[0], x.meta.shape()[1]);
+    let start = x.handle.offset_start.unwrap_or(0);
+    batch > 1
+        && features > 1
+        && x.meta.strides()[..] == [1, batch]
+        && start.is_multiple_of((VECTOR * x.dtype.size()) as u64)
+}
+
+/// The tensor as it is where it is feature-major, else contiguous.
+pub(super) fn either_major(x: CubeTensor) -> CubeTensor {
+    match is_feature_major(&x) {
+        true => x,
+        false => into_contiguous(x),
+    }
+}
+
+/// The same matrix with its axes swapped, without a copy.
+pub(super) fn swap(x: &CubeTensor) -> CubeTensor {
+    CubeBackend::float_swap_dims(x.clone(), 0, 1)
+}
+
+/// A feature-major output of shape `[batch, features]` whose elements the kernel writes all.
+pub(super) fn uninitialized_feature_major(like: &CubeTensor, shape: Shape) -> CubeTensor {
+    swap(&uninitialized(like, Shape::new([shape[1], shape[0]])))
+}
+
+/// What [`either_major`] returned, contiguous.
+pub(super) fn to_batch_major(x: &CubeTensor) -> CubeTensor {
+    match is_feature_major(x) {
+        true => turn(&swap(x), x.meta.shape()[1]),
+        false => x.clone(),
+    }
+}
+
+/// What [`either_major`] returned, `[batch, features]`, as a contiguous `[features, padded]`; samples beyond
+/// the batch are zero. No copy if it is feature-major and needs no samples more.
 pub(super) fn to_feature_major(x: &CubeTensor, padded: usize) -> CubeTensor {
+    match (is_feature_major(x), padded == x.meta.shape()[0]) {
+        (true, true) => swap(x),
+        (true, false) => turn(&to_batch_major(x), padded),
+        (false, _) => turn(x, padded),
+    }
+}
+
+/// A contiguous `[batch, features]` as `[features, padded]`.
+fn turn(x: &CubeTensor, padded: usize) -> CubeTensor {
     let features = x.meta.shape()[1];
     let out = uninitialized(x, Shape::new([features, padded]));
     let wanted = [features.div_ceil(SIDE), padded.div_ceil(SIDE)];

@@ -40,6 +40,8 @@ pub(super) struct SparseAutotuneKey {
     #[autotune(anchor)]
     batch: usize,
     packed: bool,
+    /// Which of operands and output are feature-major, one bit each.
+    layouts: u32,
     /// One bit per routine that fits, so that none is remembered for a problem that it cannot run.
     candidates: u32,
 }
@@ -94,6 +96,7 @@ impl<P: Problem, R: Copy + Send + Sync + 'static> Contest<P, R> {
             problem.nnz(),
             x.meta.shape()[0],
             problem.packed(),
+            problem.layouts(),
             candidates
                 .filter(|&(_, &(_, routine))| (self.competes)(problem, routine))
                 .map(|(bit, _)| 1 << bit)
@@ -110,4 +113,6 @@ pub(super) trait Problem: Clone + Send + Sync + 'static {
     fn outputs(&self) -> usize;
     fn nnz(&self) -> usize;
     fn packed(&self) -> bool;
+    /// Which of operands and output are feature-major, one bit each.
+    fn layouts(&self) -> u32;
 }

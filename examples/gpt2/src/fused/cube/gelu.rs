@@ -1,3 +1,7 @@
+use burn::backend::ops::FloatTensorOps;
+use burn::tensor::Shape;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
@@ -48,9 +52,27 @@ fn backward_kernel<F: Float, N: Size>(
     }
 }
 
-/// GELU of a contiguous tensor.
+/// A matrix with its axes swapped as it is, since every element is on its own, all else contiguous.
+pub(super) fn dense(x: CubeTensor) -> CubeTensor {
+    match x.meta.strides()[..] == [1, x.meta.shape()[0]] {
+        true => x,
+        false => into_contiguous(x),
+    }
+}
+
+/// An output whose elements lie as those of `x`.
+fn output_like(x: &CubeTensor) -> CubeTensor {
+    let shape = x.meta.shape();
+    if x.meta.rank() != 2 || x.meta.strides()[1] == 1 {
+        return output(x, shape.clone(), x.dtype);
+    }
+    let turned = output(x, Shape::new([shape[1], shape[0]]), x.dtype);
+    CubeBackend::float_swap_dims(turned, 0, 1)
+}
+
+/// GELU of a tensor that [`dense`] made; the output lies as it does.
 pub(super) fn forward(x: CubeTensor) -> CubeTensor {
-    let found = output(&x, x.meta.shape().clone(), x.dtype);
+    let found = output_like(&x);
     let width = vector_size(&[&x]);
     let vectors = x.meta.num_elements() / width;
     if vectors == 0 {
@@ -75,9 +97,13 @@ pub(super) fn forward(x: CubeTensor) -> CubeTensor {
     found
 }
 
-/// The gradient of the input, both tensors contiguous.
+/// The gradient of the input, both tensors as [`dense`] made them.
 pub(super) fn backward(x: CubeTensor, grad: CubeTensor) -> CubeTensor {
-    let found = output(&x, x.meta.shape().clone(), x.dtype);
+    let (x, grad) = match x.meta.strides() == grad.meta.strides() {
+        true => (x, grad),
+        false => (into_contiguous(x), into_contiguous(grad)),
+    };
+    let found = output_like(&x);
     let width = vector_size(&[&x, &grad]);
     let vectors = x.meta.num_elements() / width;
     if vectors == 0 {

@@ -30,11 +30,11 @@ impl FusedOps for CubeBackend {
     }
 
     fn gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self> {
-        gelu::forward(into_contiguous(x))
+        gelu::forward(gelu::dense(x))
     }
 
     fn gelu_tanh_backward(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        gelu::backward(into_contiguous(x), into_contiguous(grad))
+        gelu::backward(gelu::dense(x), gelu::dense(grad))
     }
 
     fn norm_rows(

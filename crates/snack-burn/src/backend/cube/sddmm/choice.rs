@@ -105,6 +105,7 @@ mod tuner {
     use cubecl::tune::{LocalTuner, local_tuner};
 
     use super::{CONTEST, SddmmProblem};
+    use crate::backend::cube::transpose::is_feature_major;
     use crate::backend::cube::tune::{Direction, Problem, SparseAutotuneKey};
 
     impl Problem for SddmmProblem {
@@ -126,6 +127,10 @@ mod tuner {
 
         fn packed(&self) -> bool {
             self.packed
+        }
+
+        fn layouts(&self) -> u32 {
+            u32::from(is_feature_major(&self.x)) | u32::from(is_feature_major(&self.y)) << 1
         }
     }
 

@@ -7,17 +7,20 @@ mod row_block;
 mod row_tile;
 mod row_vector;
 
+use std::borrow::Cow;
+
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 
 use super::panel;
+use super::transpose::{is_feature_major, to_batch_major};
 use crate::ops::{RoutineError, SddmmRoutine};
 
 const AVAILABLE: &str =
     "auto, estimated, composed, outer_product, panel, row_block, row_tile, row_vector";
 
-/// A sampled product with at least one non-zero and one sample, all tensors contiguous on one
-/// device.
+/// A sampled product with at least one non-zero and one sample, all tensors on one device and contiguous,
+/// `y` and `x` possibly feature-major.
 #[derive(Clone, Debug)]
 pub(super) struct SddmmProblem {
     /// `[batch, m]`.
@@ -48,6 +51,18 @@ impl SddmmProblem {
     pub fn output_shape(&self) -> Shape {
         Shape::new([self.nnz])
     }
+
+    /// With contiguous operands.
+    fn batch_major(&self) -> Cow<'_, Self> {
+        match is_feature_major(&self.y) || is_feature_major(&self.x) {
+            true => Cow::Owned(Self {
+                y: to_batch_major(&self.y),
+                x: to_batch_major(&self.x),
+                ..self.clone()
+            }),
+            false => Cow::Borrowed(self),
+        }
+    }
 }
 
 /// Runs the routine, or the one that is chosen.
@@ -64,9 +79,9 @@ pub(super) fn sddmm(
 
 fn launch(problem: &SddmmProblem, routine: SddmmRoutine) -> Result<CubeTensor, RoutineError> {
     match routine {
-        SddmmRoutine::OuterProduct => outer_product::launch(problem),
+        SddmmRoutine::OuterProduct => outer_product::launch(&problem.batch_major()),
         SddmmRoutine::Panel => panel::sddmm(problem),
-        SddmmRoutine::RowBlock => row_block::launch(problem),
+        SddmmRoutine::RowBlock => row_block::launch(&problem.batch_major()),
         SddmmRoutine::RowTile => row_tile::launch(problem),
         SddmmRoutine::RowVector => row_vector::launch(problem),
         SddmmRoutine::Auto

@@ -13,9 +13,9 @@ use super::parts::{add_parts, dtypes_with_sums, parts_allowed, sums_of_parts};
 use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate};
 use crate::backend::cube::launch::{address_type, grid};
 use crate::backend::cube::tiles::{
-    LANES, SAMPLES, TileShape, Tiling, stage_samples, tile_ends, vector_of_unit,
+    LANES, SAMPLES, TileShape, Tiling, stage_features, stage_samples, tile_ends, vector_of_unit,
 };
-use crate::backend::cube::transpose::to_feature_major;
+use crate::backend::cube::transpose::{is_feature_major, to_feature_major};
 use crate::ops::{RoutineError, SddmmRoutine};
 
 /// Vectors of samples that a unit multiplies at most, where another can take the others.
@@ -42,6 +42,8 @@ struct RowTile {
     unroll: usize,
     /// Whether coordinates are stored two to a word.
     packed: bool,
+    /// Whether `X` is feature-major.
+    turned: bool,
 }
 
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -49,6 +51,7 @@ struct RowTile {
 fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
     y: &Tensor<Vector<F, S>>,
     x: &Tensor<Vector<F, Q>>,
+    turned_x: &Tensor<Vector<F, S>>,
     cols: &Tensor<u32>,
     ends: &Tensor<u32>,
     sums: &mut Tensor<O>,
@@ -103,16 +106,29 @@ fn row_tile_kernel<F: Float, A: Float, O: Float, S: Size, Q: Size>(
     let mut first_vector = part_vector;
     while first_vector < last_vector {
         sync_cube();
-        stage_samples::<F, S, Q>(
-            x,
-            &mut staged,
-            first_feature,
-            min(width, features - first_feature),
-            features,
-            first_vector * LANES,
-            batch,
-            shape,
-        );
+        let count = min(width, features - first_feature);
+        if config.turned {
+            stage_features::<F, S>(
+                turned_x,
+                &mut staged,
+                first_feature,
+                count,
+                first_vector,
+                operand_vectors,
+                shape,
+            );
+        } else {
+            stage_samples::<F, S, Q>(
+                x,
+                &mut staged,
+                first_feature,
+                count,
+                features,
+                first_vector * LANES,
+                batch,
+                shape,
+            );
+        }
         sync_cube();
         let again = first_vector > part_vector;
         let mut row = first_row + unit / team;
@@ -320,11 +336,22 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
     let count = grid(&x.client, routine, [ranges, parts * tiling.tiles])?;
     let ends = tile_ends(offsets, cols, problem.packed, &tiling);
     let y = to_feature_major(y, padded);
+    let turned = is_feature_major(x);
+    let x = match turned {
+        true => to_feature_major(x, padded),
+        false => x.clone(),
+    };
+    // What is not read has to be as large as a vector all the same.
+    let (vector, turned_x) = match turned {
+        true => (LANES, x.clone()),
+        false => (vector_of_rows(&x), y.clone()),
+    };
     let sums = sums_of_parts(problem, parts, part_tiles == 1);
     let config = RowTile {
         tile: tiling.shape,
         unroll: tiling.shape.lanes.max(UNROLL),
         packed: problem.packed,
+        turned,
     };
     // SAFETY: rows, features and vectors are bounded, sums by the entries of their rows, coordinates
     // by the padded list, samples by the padded operands; the index tensors come from a validated
@@ -334,11 +361,12 @@ pub(super) fn launch(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError>
             &x.client,
             count,
             CubeDim::new_1d(tiling.shape.units as u32),
-            address_type([&y, x, &sums]),
+            address_type([&y, &x, &sums]),
             LANES,
-            vector_of_rows(x),
+            vector,
             y.into_tensor_arg(),
             x.clone().into_tensor_arg(),
+            turned_x.into_tensor_arg(),
             cols.clone().into_tensor_arg(),
             ends.into_tensor_arg(),
             sums.clone().into_tensor_arg(),

@@ -108,6 +108,7 @@ mod tuner {
     use cubecl::tune::{LocalTuner, local_tuner};
 
     use super::{CONTEST, SpmmProblem};
+    use crate::backend::cube::transpose::is_feature_major;
     use crate::backend::cube::tune::{Direction, Problem, SparseAutotuneKey};
 
     impl Problem for SpmmProblem {
@@ -132,6 +133,10 @@ mod tuner {
 
         fn packed(&self) -> bool {
             self.packed
+        }
+
+        fn layouts(&self) -> u32 {
+            u32::from(is_feature_major(&self.x)) | u32::from(self.writes_feature_major(1)) << 1
         }
     }
 

@@ -9,16 +9,20 @@ mod row_tile;
 mod row_unit;
 mod row_vector;
 
+use std::borrow::Cow;
+
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 
+use super::transpose::{is_feature_major, to_batch_major};
 use super::{packs, panel};
-use crate::ops::{RoutineError, SpmmRoutine};
+use crate::ops::{Layout, RoutineError, SpmmRoutine};
 
 const AVAILABLE: &str = "auto, estimated, composed, coo_atomic, panel, row_block, row_plane, \
                          row_scatter, row_tile, row_unit, row_vector";
 
-/// A product of a non-empty sparse matrix with `x`, all tensors contiguous on one device.
+/// A product of a non-empty sparse matrix with `x`, all tensors on one device and contiguous, `x` possibly
+/// feature-major.
 #[derive(Clone, Debug)]
 pub(super) struct SpmmProblem {
     /// One value per slot, `[nnz]`.
@@ -43,6 +47,8 @@ pub(super) struct SpmmProblem {
     pub panel_bytes: usize,
     /// Whether panels may compute in the precision of the dense product in any data type.
     pub reduced_precision: bool,
+    /// The wanted layout of the output.
+    pub layout: Layout,
 }
 
 impl SpmmProblem {
@@ -69,6 +75,22 @@ impl SpmmProblem {
     pub fn output_shape(&self) -> Shape {
         Shape::new([self.batch(), self.outputs()])
     }
+
+    /// With a contiguous operand.
+    fn batch_major(&self) -> Cow<'_, Self> {
+        match is_feature_major(&self.x) {
+            true => Cow::Owned(Self {
+                x: to_batch_major(&self.x),
+                ..self.clone()
+            }),
+            false => Cow::Borrowed(self),
+        }
+    }
+
+    /// Whether the output is wanted feature-major and has whole vectors of `samples`.
+    pub fn writes_feature_major(&self, samples: usize) -> bool {
+        self.layout == Layout::FeatureMajor && self.batch().is_multiple_of(samples)
+    }
 }
 
 /// Runs the routine, or the one that is chosen.
@@ -85,13 +107,13 @@ pub(super) fn spmm(
 
 fn launch(problem: &SpmmProblem, routine: SpmmRoutine) -> Result<CubeTensor, RoutineError> {
     match routine {
-        SpmmRoutine::CooAtomic => coo_atomic::launch(problem),
+        SpmmRoutine::CooAtomic => coo_atomic::launch(&problem.batch_major()),
         SpmmRoutine::Panel => panel::spmm(problem),
-        SpmmRoutine::RowBlock => row_block::launch(problem),
-        SpmmRoutine::RowPlane => row_plane::launch(problem),
-        SpmmRoutine::RowScatter => row_scatter::launch(problem),
+        SpmmRoutine::RowBlock => row_block::launch(&problem.batch_major()),
+        SpmmRoutine::RowPlane => row_plane::launch(&problem.batch_major()),
+        SpmmRoutine::RowScatter => row_scatter::launch(&problem.batch_major()),
         SpmmRoutine::RowTile => row_tile::launch(problem),
-        SpmmRoutine::RowUnit => row_unit::launch(problem),
+        SpmmRoutine::RowUnit => row_unit::launch(&problem.batch_major()),
         SpmmRoutine::RowVector => row_vector::launch(problem),
         SpmmRoutine::Auto
         | SpmmRoutine::Estimated

@@ -3,7 +3,8 @@
 //! A cube owns a range of rows and one tile of the operand, or all tiles one after the other where
 //! the batch alone fills the device. The lanes of a group share the samples of each entry, so that
 //! nothing has to be added across them. Sums of different tiles are added by a second kernel in a fixed
-//! order, which also turns them batch-major and adds the bias.
+//! order, which also turns them batch-major and adds the bias. Where a feature-major output is wanted and
+//! one cube adds all tiles, there is no second kernel.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::Shape;
@@ -13,7 +14,7 @@ use cubecl::prelude::*;
 
 use super::SpmmProblem;
 use crate::backend::cube::launch::{
-    address_type, dtypes, grid, scratch, strided_grid, uninitialized,
+    accumulation_dtype, address_type, dtypes, grid, scratch, strided_grid, uninitialized,
 };
 use crate::backend::cube::packs::{
     edge_entry, edge_turns, pack_coordinates, pack_of, pack_places, whole_packs, words_of_pack,
@@ -21,7 +22,7 @@ use crate::backend::cube::packs::{
 use crate::backend::cube::tiles::{
     LANES, SAMPLES, TileShape, Tiling, stage_features, stage_zeros, tile_ends, vector_of_unit,
 };
-use crate::backend::cube::transpose::to_feature_major;
+use crate::backend::cube::transpose::{swap, to_feature_major};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Packs of entries that a group has in flight.
@@ -30,6 +31,13 @@ const UNROLL: usize = 4;
 const UNITS_OF_ENTRY: usize = 4;
 /// Tiles along the batch up to which cubes own one tile each.
 const FEW_BATCH_TILES: usize = 4;
+/// Launches that may be added to the fewest, to occupy the device better.
+const MORE_LAUNCHES: usize = 6;
+/// What it costs to stage an element, in multiplications: shared memory serves six times as many
+/// elements as a multiprocessor's share of the second-level cache.
+const STAGING: f64 = 6.0;
+/// What it costs to launch two kernels, in the same measure.
+const LAUNCH: f64 = 5000.0;
 /// Side of the square of sums that a cube of the second kernel turns.
 const SIDE: usize = 32;
 /// Rows of the square that it moves at a time.
@@ -43,6 +51,8 @@ struct RowTile {
     edges: usize,
     /// Whether coordinates are stored two to a word.
     packed: bool,
+    /// Whether the sums are the output, so that a bias is added to them.
+    biased: bool,
 }
 
 #[cube(launch_unchecked, address_type = "dynamic")]
@@ -54,6 +64,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     single_inputs: &Tensor<u32>,
     ends: &Tensor<u32>,
     x: &Tensor<Vector<F, S>>,
+    bias: &Tensor<F>,
     partial: &mut Tensor<Vector<A, S>>,
     outputs: usize,
     features: usize,
@@ -61,6 +72,7 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
     tiles: usize,
     parts: usize,
     first_vector: usize,
+    first_sum: usize,
     operand_vectors: usize,
     sum_vectors: usize,
     #[comptime] config: RowTile,
@@ -159,10 +171,12 @@ fn row_tile_kernel<F: Float, A: Float, S: Size, V: Size, C: Size>(
             #[unroll]
             for v in 0..own {
                 let mut sum = sums[v];
-                let vector = tile_vector + shifts[v];
+                let vector = first_sum + tile_vector + shifts[v];
                 let place = (part * outputs + row) * sum_vectors + vector;
                 if tile != part {
                     sum += partial[place];
+                } else if config.biased {
+                    sum += Vector::new(A::cast_from(bias[row]));
                 }
                 partial[place] = sum;
             }
@@ -217,7 +231,7 @@ fn add_packs<F: Float, A: Float, S: Size, V: Size, C: Size>(
 }
 
 /// Adds the sums of all parts, `[parts, outputs, samples]`, into the samples `first ..` of `y`,
-/// `[batch, outputs]`.
+/// `[batch, outputs]`, feature-major if `turned`.
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
 fn finish_kernel<F: Float, A: Float>(
@@ -229,7 +243,9 @@ fn finish_kernel<F: Float, A: Float>(
     samples: usize,
     first: usize,
     count: usize,
+    batch: usize,
     #[comptime] biased: bool,
+    #[comptime] turned: bool,
     #[define(F, A)] _dtypes: [ElemType; 2],
 ) {
     // One column more than needed, so that a column of the square lies in different banks.
@@ -249,22 +265,29 @@ fn finish_kernel<F: Float, A: Float>(
                         sum += partial[(part * outputs + output + row) * samples + sample + lane];
                         part += 1;
                     }
-                }
-                square[row * (SIDE + 1) + lane] = sum;
-            }
-            sync_cube();
-            #[unroll]
-            for s in 0..comptime!(SIDE / STEP) {
-                let row = step + s * STEP;
-                if output + lane < outputs && sample + row < count {
-                    let mut sum = square[lane * (SIDE + 1) + row];
                     if biased {
-                        sum += A::cast_from(bias[output + lane]);
+                        sum += A::cast_from(bias[output + row]);
                     }
-                    y[(first + sample + row) * outputs + output + lane] = F::cast_from(sum);
+                    if turned {
+                        y[(output + row) * batch + first + sample + lane] = F::cast_from(sum);
+                    }
+                }
+                if !turned {
+                    square[row * (SIDE + 1) + lane] = sum;
                 }
             }
-            sync_cube();
+            if !turned {
+                sync_cube();
+                #[unroll]
+                for s in 0..comptime!(SIDE / STEP) {
+                    let row = step + s * STEP;
+                    if output + lane < outputs && sample + row < count {
+                        let sum = square[lane * (SIDE + 1) + row];
+                        y[(first + sample + row) * outputs + output + lane] = F::cast_from(sum);
+                    }
+                }
+                sync_cube();
+            }
             output += CUBE_COUNT_X as usize * SIDE;
         }
         sample += CUBE_COUNT_Y as usize * SIDE;
@@ -290,6 +313,73 @@ pub(super) fn plan(problem: &SpmmProblem) -> Result<Tiling, RoutineError> {
     )
 }
 
+/// How the batch is shared among launches, and a launch among cubes.
+#[derive(Debug, Clone, Copy)]
+struct Split {
+    /// Parts of the features, which have sums of their own.
+    parts: usize,
+    /// Tiles along the batch that a launch has.
+    batch_tiles: usize,
+    /// Ranges of outputs.
+    ranges: usize,
+}
+
+impl Split {
+    /// `direct` if the sums are the output, so that they need no scratch.
+    fn new(problem: &SpmmProblem, tiling: &Tiling, direct: bool) -> Self {
+        let outputs = problem.outputs();
+        let parts = match tiling.batch_tiles <= FEW_BATCH_TILES && !direct {
+            true => tiling.tiles,
+            false => 1,
+        };
+        let (_, axis, _) = problem.x.client.properties().hardware.max_cube_count;
+        // Sums of part of the batch at a time, so that they stay within the bound of panels.
+        let tile_bytes = parts * outputs * tiling.samples * size_of::<f32>();
+        let most = match direct {
+            true => axis as usize,
+            false => problem.panel_bytes / tile_bytes,
+        };
+        let most = most.clamp(1, tiling.batch_tiles);
+        if parts > 1 {
+            let ranges = tiling.multiprocessors / (parts * most);
+            return Self {
+                parts,
+                batch_tiles: most,
+                ranges: ranges.clamp(1, outputs),
+            };
+        }
+        let launches = tiling.batch_tiles.div_ceil(most);
+        let splits = (launches..launches + MORE_LAUNCHES).flat_map(|launches| {
+            let batch_tiles = tiling.batch_tiles.div_ceil(launches);
+            let ranges = 1..=tiling.multiprocessors.min(outputs);
+            ranges.map(move |ranges| Self {
+                parts,
+                batch_tiles,
+                ranges,
+            })
+        });
+        splits
+            .min_by(|a, b| {
+                let [a, b] = [a, b].map(|split| split.cost(problem, tiling));
+                a.total_cmp(&b)
+            })
+            .expect("there is at least one output")
+    }
+
+    /// Of all launches, in multiplications of a multiprocessor per sample of a tile.
+    fn cost(&self, problem: &SpmmProblem, tiling: &Tiling) -> f64 {
+        let (outputs, shape) = (problem.outputs(), &tiling.shape);
+        let launches = tiling.batch_tiles.div_ceil(self.batch_tiles);
+        let waves = (self.batch_tiles * self.ranges).div_ceil(tiling.multiprocessors);
+        // Teams wait for the slowest of them.
+        let teams = shape.units / shape.lanes;
+        let turns = outputs.div_ceil(self.ranges).div_ceil(teams);
+        let entries = (turns * teams * problem.nnz()) as f64 / outputs as f64;
+        let features = problem.x.meta.shape()[1] as f64;
+        launches as f64 * (LAUNCH + waves as f64 * (STAGING * features + entries))
+    }
+}
+
 pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
     let routine = SpmmRoutine::RowTile.name();
     let tiling = plan(problem)?;
@@ -299,32 +389,39 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
     let (batch, outputs, features) = (problem.batch(), problem.outputs(), x.meta.shape()[1]);
     let values = in_entry_order(problem);
     let pack = pack_of(&values);
+    let turned = problem.writes_feature_major(1);
+    let direct = problem.writes_feature_major(tiling.samples)
+        && tiling.batch_tiles > FEW_BATCH_TILES
+        && accumulation_dtype(x.dtype) == x.dtype;
     let config = RowTile {
         tile: tiling.shape,
         edges: edge_turns(pack, 1),
         packed: problem.packed,
+        biased: direct && problem.bias.is_some(),
     };
-    let parts = match tiling.batch_tiles <= FEW_BATCH_TILES {
-        true => tiling.tiles,
-        false => 1,
-    };
+    let Split {
+        parts,
+        batch_tiles,
+        ranges,
+    } = Split::new(problem, &tiling, direct);
     let padded = batch.next_multiple_of(tiling.samples);
-    // Sums of part of the batch at a time, so that they stay within the bound of panels.
-    let tile_bytes = parts * outputs * tiling.samples * size_of::<f32>();
-    let batch_tiles = (problem.panel_bytes / tile_bytes).clamp(1, tiling.batch_tiles);
     let samples = batch_tiles * tiling.samples;
 
     let ends = tile_ends(offsets, inputs, problem.packed, &tiling);
-    let turned = to_feature_major(x, padded);
-    let partial = scratch(x, Shape::new([parts, outputs, samples]));
-    let y = uninitialized(x, problem.output_shape());
+    let operand = to_feature_major(x, padded);
+    let y = match turned {
+        true => uninitialized(x, Shape::new([outputs, batch])),
+        false => uninitialized(x, problem.output_shape()),
+    };
+    let (sums, sum_samples) = match direct {
+        true => (y.clone(), batch),
+        false => (scratch(x, Shape::new([parts, outputs, samples])), samples),
+    };
     let bias = problem.bias.as_ref().unwrap_or(x);
     for first in (0..batch).step_by(samples) {
         let count = samples.min(batch - first);
         let cubes_y = parts * count.div_ceil(tiling.samples);
-        let ranges = (tiling.multiprocessors / cubes_y).clamp(1, outputs);
         let count_xy = grid(&x.client, routine, [ranges, cubes_y])?;
-        let squares = [outputs.div_ceil(SIDE), count.div_ceil(SIDE)];
         // SAFETY: rows are bounded by the outputs, packs by the padded lists, samples by the padded
         // operand and sums; the index tensors come from a validated pattern.
         unsafe {
@@ -332,7 +429,7 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
                 &x.client,
                 count_xy,
                 CubeDim::new_1d(tiling.shape.units as u32),
-                address_type([&values, &turned, &partial]),
+                address_type([&values, &operand, &sums]),
                 LANES,
                 pack,
                 words_of_pack(pack, problem.packed),
@@ -341,25 +438,34 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
                 inputs.clone().into_tensor_arg(),
                 inputs.clone().into_tensor_arg(),
                 ends.clone().into_tensor_arg(),
-                turned.clone().into_tensor_arg(),
-                partial.clone().into_tensor_arg(),
+                operand.clone().into_tensor_arg(),
+                bias.clone().into_tensor_arg(),
+                sums.clone().into_tensor_arg(),
                 outputs,
                 features,
                 tiling.width,
                 tiling.tiles,
                 parts,
                 first / LANES,
+                if direct { first / LANES } else { 0 },
                 padded / LANES,
-                samples / LANES,
+                sum_samples / LANES,
                 config,
                 dtypes(x.dtype),
             );
+        }
+        if direct {
+            continue;
+        }
+        let squares = [outputs.div_ceil(SIDE), count.div_ceil(SIDE)];
+        // SAFETY: outputs and samples are bounded in the kernel.
+        unsafe {
             finish_kernel::launch_unchecked(
                 &x.client,
                 strided_grid(&x.client, squares),
                 CubeDim::new_2d(SIDE as u32, STEP as u32),
-                address_type([&partial, &y]),
-                partial.clone().into_tensor_arg(),
+                address_type([&sums, &y]),
+                sums.clone().into_tensor_arg(),
                 bias.clone().into_tensor_arg(),
                 y.clone().into_tensor_arg(),
                 outputs,
@@ -367,12 +473,17 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
                 samples,
                 first,
                 count,
+                batch,
                 problem.bias.is_some(),
+                turned,
                 dtypes(x.dtype),
             );
         }
     }
-    Ok(y)
+    Ok(match turned {
+        true => swap(&y),
+        false => y,
+    })
 }
 
 /// The values in the order of the entries: a copy for the transposed product, where each value is

@@ -13,7 +13,7 @@ use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate};
 use crate::backend::cube::launch::{
     address_type, check_units, dtypes, plane_reduction, strided_grid, uninitialized,
 };
-use crate::backend::cube::transpose::to_feature_major;
+use crate::backend::cube::transpose::{to_feature_major, uninitialized_feature_major};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Samples per vector.
@@ -38,18 +38,20 @@ pub(super) struct RowVector {
     permuted: bool,
     /// Whether a bias is added.
     biased: bool,
+    /// Whether `y` is written feature-major, by vectors.
+    turned: bool,
 }
 
 #[cube(launch_unchecked, address_type = "dynamic")]
 #[allow(clippy::too_many_arguments)]
-fn row_vector_kernel<F: Float, A: Float, V: Size>(
+fn row_vector_kernel<F: Float, A: Float, V: Size, O: Size>(
     values: &Tensor<F>,
     offsets: &Tensor<u32>,
     inputs: &Tensor<u32>,
     slots: &Tensor<u32>,
     x: &Tensor<Vector<F, V>>,
     bias: &Tensor<F>,
-    y: &mut Tensor<F>,
+    y: &mut Tensor<Vector<F, O>>,
     batch: usize,
     feature_vectors: usize,
     #[comptime] config: RowVector,
@@ -113,15 +115,19 @@ fn row_vector_kernel<F: Float, A: Float, V: Size>(
                 sum += plane_shuffle_xor(sum, comptime!((config.vectors << step) as u32));
             }
             if group == 0 && output < outputs && inside {
-                #[unroll]
-                for t in 0..LANES {
-                    let sample = vector * LANES + t;
-                    if sample < batch {
-                        let mut value = sum.extract(t);
-                        if config.biased {
-                            value += A::cast_from(bias[output]);
+                if config.biased {
+                    sum += Vector::new(A::cast_from(bias[output]));
+                }
+                if config.turned {
+                    y[output * feature_vectors + vector] = Vector::cast_from(sum);
+                } else {
+                    #[unroll]
+                    for t in 0..LANES {
+                        let sample = vector * LANES + t;
+                        if sample < batch {
+                            y[sample * outputs + output] =
+                                Vector::new(F::cast_from(sum.extract(t)));
                         }
-                        y[sample * outputs + output] = F::cast_from(value);
                     }
                 }
             }
@@ -150,6 +156,7 @@ pub(super) fn plan(problem: &SpmmProblem) -> Result<RowVector, RoutineError> {
         packed: problem.packed,
         permuted: problem.slots.is_some(),
         biased: problem.bias.is_some(),
+        turned: problem.writes_feature_major(LANES),
     })
 }
 
@@ -170,7 +177,13 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         (padded / LANES).div_ceil(config.vectors),
     ];
     let turned = to_feature_major(x, padded);
-    let y = uninitialized(x, problem.output_shape());
+    let (y, vector) = match config.turned {
+        true => (
+            uninitialized_feature_major(x, problem.output_shape()),
+            LANES,
+        ),
+        false => (uninitialized(x, problem.output_shape()), 1),
+    };
     // SAFETY: rows and samples are bounded in the kernel; the index tensors come from a validated
     // pattern of the operands' shapes.
     unsafe {
@@ -180,6 +193,7 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
             CubeDim::new_1d(UNITS),
             address_type([values, &turned, &y]),
             LANES,
+            vector,
             values.clone().into_tensor_arg(),
             offsets.clone().into_tensor_arg(),
             inputs.clone().into_tensor_arg(),
