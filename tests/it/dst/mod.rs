@@ -8,6 +8,6 @@ mod guards;
 #[cfg(feature = "train")]
 mod learner;
 mod presets;
-mod probe;
+pub mod probe;
 mod resume;
 mod rigl;

@@ -1,0 +1,130 @@
+//! A group of ranks that train a small network.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use burn::module::Module;
+use burn::optim::momentum::MomentumConfig;
+use burn::optim::{GradientsParams, SgdConfig};
+use burn::tensor::activation::tanh;
+use burn::tensor::{Device, Tensor};
+use snack_burn::dist::{Alone, Communicator, Threads, reduce_gradients};
+use snack_burn::nn::sparse_layers;
+use snack_burn::prelude::*;
+
+use crate::support::{floats, tensor2};
+
+/// Windows of one step; several ranks have equal parts of them.
+pub const BATCH: usize = 8;
+const SIZES: [usize; 3] = [20, 24, 6];
+
+#[derive(Module, Debug)]
+pub struct Net {
+    pub first: SparseLinear,
+    pub last: SparseLinear,
+}
+
+impl Net {
+    pub fn new(seed: u64, device: &Device) -> Self {
+        let layer = |index: usize, nnz| {
+            SparseLinearConfig::new(SIZES[index], SIZES[index + 1])
+                .with_nnz(Some(nnz))
+                .with_seed(Some(seed + index as u64))
+                .init(device)
+        };
+        Self {
+            first: layer(0, 120),
+            last: layer(1, 40),
+        }
+    }
+
+    fn loss(&self, step: usize, rows: std::ops::Range<usize>) -> Tensor<1> {
+        let device = self.first.values.device();
+        let number = |i: usize, factor: f32| ((i + 977 * step) as f32 * factor).sin();
+        let list = |width: usize, factor| -> Vec<f32> {
+            let range = rows.start * width..rows.end * width;
+            range.map(|i| number(i, factor)).collect()
+        };
+        let x = tensor2(&list(SIZES[0], 0.77), [rows.len(), SIZES[0]], &device);
+        let target = tensor2(&list(SIZES[2], 1.31), [rows.len(), SIZES[2]], &device);
+        let y = self.last.forward(tanh(self.first.forward(x)));
+        (y - target).powi_scalar(2).mean()
+    }
+
+    pub fn patterns(&self) -> Vec<Pattern> {
+        let layers = sparse_layers(self).into_iter();
+        layers.map(|layer| layer.pattern).collect()
+    }
+}
+
+/// One rank of a run.
+pub struct Rank {
+    pub net: Net,
+    pub dst: Dst,
+    pub ranks: Arc<dyn Communicator>,
+    optim: burn::optim::ModuleOptimizer,
+    step: usize,
+}
+
+impl Rank {
+    pub fn new(net: Net, config: &DstConfig, ranks: Arc<dyn Communicator>) -> Self {
+        let mut dst = config.init(&net).unwrap();
+        dst.set_ranks(ranks.clone());
+        let momentum = Some(MomentumConfig::new().with_momentum(0.9));
+        Self {
+            net,
+            dst,
+            ranks,
+            optim: SgdConfig::new().with_momentum(momentum).init(),
+            step: 0,
+        }
+    }
+
+    /// A backward pass for nothing.
+    pub fn extra_pass(&mut self) {
+        self.net.loss(self.step, 0..1).backward();
+    }
+
+    /// The mean loss of all ranks.
+    pub fn step(&mut self) -> Result<f64, DstError> {
+        let part = BATCH / self.ranks.ranks();
+        let begin = part * self.ranks.rank();
+        let loss = self.net.loss(self.step, begin..begin + part);
+        self.step += 1;
+        let grads = GradientsParams::from_grads(loss.backward(), &self.net);
+        let grads = reduce_gradients(&*self.ranks, &self.net, grads)?;
+        let net = self.optim.step(0.05, self.net.clone(), grads);
+        let (net, result) = self.dst.try_step(net, &mut self.optim);
+        self.net = net;
+        result?;
+        let own = floats(&loss)[0].to_le_bytes().to_vec();
+        let all = self.ranks.all_gather("losses", own)?;
+        let all = all
+            .iter()
+            .map(|bytes| f64::from_le_bytes(bytes[..].try_into().unwrap()));
+        Ok(all.sum::<f64>() / self.ranks.ranks() as f64)
+    }
+}
+
+/// What each thread of a group makes of its rank.
+pub fn on_ranks<T: Send>(
+    ranks: usize,
+    act: impl Fn(Arc<dyn Communicator>) -> T + Sync,
+) -> Vec<thread::Result<T>> {
+    let patience = Duration::from_secs(60);
+    let group: Vec<Arc<dyn Communicator>> = match ranks {
+        1 => vec![Arc::new(Alone)],
+        _ => Threads::group_with_patience(ranks, patience)
+            .into_iter()
+            .map(|rank| Arc::new(rank) as Arc<dyn Communicator>)
+            .collect(),
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = group
+            .into_iter()
+            .map(|rank| scope.spawn(|| act({ rank })))
+            .collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    })
+}

@@ -1,0 +1,175 @@
+//! Several ranks against one rank with the batches of all.
+
+use snack_burn::dist::{Fingerprint, Traffic, check_values};
+use snack_burn::dst::Preset;
+use snack_burn::prelude::*;
+
+use super::group::{Net, Rank, on_ranks};
+use crate::dst::probe::{Probe, Seen};
+use crate::support::{assert_within, flex};
+
+/// Losses of every step, fingerprints after every update, and the end, of all ranks.
+struct Run {
+    losses: Vec<f64>,
+    fingerprints: Vec<Fingerprint>,
+    patterns: Vec<Pattern>,
+    state: DstState,
+    traffic: Traffic,
+}
+
+fn run(ranks: usize, steps: usize, config: &DstConfig) -> Vec<Run> {
+    let backend = flex().expect("this test is for flex");
+    let device = backend.autodiff();
+    let start = Net::new(3, &device);
+    let runs = on_ranks(ranks, |ranks| {
+        let mut rank = Rank::new(start.clone(), config, ranks.clone());
+        let (mut losses, mut fingerprints) = (Vec::new(), Vec::new());
+        for _ in 0..steps {
+            losses.push(rank.step().unwrap());
+            if let Some(update) = rank.dst.last_update() {
+                assert_eq!(update.skipped, None);
+                fingerprints.push(Fingerprint::of_model(&rank.net));
+            }
+        }
+        let traffic = ranks.traffic();
+        check_values(&*ranks, &rank.net).unwrap();
+        Run {
+            losses,
+            fingerprints,
+            patterns: rank.net.patterns(),
+            state: rank.dst.state(),
+            traffic,
+        }
+    });
+    runs.into_iter()
+        .map(|run| run.expect("no rank panics"))
+        .collect()
+}
+
+#[test]
+fn two_ranks_learn_like_one_with_the_whole_batch() {
+    if flex().is_none() {
+        return;
+    }
+    let config = DstConfig::static_pattern();
+    let [one, two, four] = [1, 2, 4].map(|ranks| run(ranks, 100, &config));
+    let expected = &one[0].losses;
+    assert!(expected[99] < 0.8 * expected[0], "nothing is learnt");
+    for run in two.iter().chain(&four) {
+        assert_within("losses", &run.losses, expected, 1e-4);
+        assert_eq!(run.patterns, one[0].patterns);
+    }
+}
+
+/// One number for each non-zero and each bias.
+#[test]
+fn sparse_layers_send_one_gradient_per_connection() {
+    if flex().is_none() {
+        return;
+    }
+    let runs = run(2, 5, &DstConfig::static_pattern());
+    for run in runs {
+        let numbers = 120 + 24 + 40 + 6;
+        assert_eq!(run.traffic.reduced, 5 * 4 * numbers);
+    }
+}
+
+#[test]
+fn patterns_stay_equal_through_ten_updates() {
+    if flex().is_none() {
+        return;
+    }
+    let presets = [
+        Preset::Rigl,
+        Preset::Set,
+        Preset::SetOriginal,
+        Preset::Srigl,
+        Preset::MestEm,
+        Preset::Gse,
+        Preset::Snfs,
+        Preset::DeepR,
+    ];
+    for preset in presets {
+        let config = preset.config(60).with_every(4);
+        let runs = run(2, 44, &config);
+        let [first, second] = &runs[..] else {
+            unreachable!("there are two ranks")
+        };
+        assert!(first.fingerprints.len() >= 10, "{preset}");
+        let mut different = first.fingerprints.clone();
+        different.dedup();
+        assert!(different.len() >= 10, "{preset}: {different:?}");
+        assert_eq!(first.fingerprints, second.fingerprints, "{preset}");
+        assert_eq!(first.patterns, second.patterns, "{preset}");
+        assert_eq!(first.state, second.state, "{preset}");
+    }
+}
+
+/// What a criterion sees of the gradient is that of the whole batch, also when a window of several
+/// steps adds up.
+#[test]
+fn factors_are_those_of_all_ranks() {
+    if flex().is_none() {
+        return;
+    }
+    let seen = |ranks: usize| -> Vec<Vec<Seen>> {
+        let device = flex().unwrap().autodiff();
+        let start = Net::new(3, &device);
+        let seen = on_ranks(ranks, |ranks| {
+            let probe = Probe::default();
+            let config = DstConfig::rigl(40)
+                .with_every(4)
+                .with_accumulate(3)
+                .with_grow(probe.clone());
+            let mut rank = Rank::new(start.clone(), &config, ranks);
+            for _ in 0..4 {
+                rank.step().unwrap();
+            }
+            probe.take()
+        });
+        seen.into_iter().map(|seen| seen.unwrap()).collect()
+    };
+    let (one, two) = (seen(1), seen(2));
+    assert_eq!(two[0], two[1]);
+    assert_eq!(two[0].len(), 2);
+    for (found, expected) in two[0].iter().zip(&one[0]) {
+        assert_eq!(
+            (&found.layer, found.batch),
+            (&expected.layer, expected.batch)
+        );
+        assert_within(&found.layer, &found.gradient, &expected.gradient, 1e-6);
+    }
+}
+
+/// Between two steps of a growth window the state holds the factors of all ranks, so that any rank's
+/// checkpoint continues on one device.
+#[test]
+fn the_state_of_a_rank_is_that_of_the_group() {
+    if flex().is_none() {
+        return;
+    }
+    let config = DstConfig::rigl(40).with_every(4).with_accumulate(3);
+    let (one, two) = (run(1, 3, &config), run(2, 3, &config));
+    assert_eq!(two[0].state, two[1].state);
+    let [one, two] = [&one[0], &two[0]].map(|run| run.state.to_bytes().unwrap().len());
+    assert_eq!(one, two);
+}
+
+/// Rules that draw from other seeds agree with rank 0 all the same.
+#[test]
+fn rank_0_decides() {
+    let Some(backend) = flex() else { return };
+    let start = Net::new(3, &backend.autodiff());
+    let patterns = on_ranks(2, |ranks| {
+        let seed = ranks.rank() as u64;
+        let config = DstConfig::set().with_every(2).with_seed(seed);
+        let mut rank = Rank::new(start.clone(), &config, ranks);
+        for _ in 0..4 {
+            rank.step().unwrap();
+        }
+        rank.net.patterns()
+    });
+    let patterns: Vec<_> = patterns.into_iter().map(|found| found.unwrap()).collect();
+    assert_eq!(patterns[0], patterns[1]);
+    assert_ne!(patterns[0], start.patterns());
+}
