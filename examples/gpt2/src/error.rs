@@ -1,6 +1,9 @@
 use crate::{ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError};
 use example_support::DeviceNotCompiled;
-use snack_burn::prelude::{CheckpointError, DstError};
+use snack_burn::{
+    dist::DistError,
+    prelude::{CheckpointError, DstError},
+};
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
@@ -22,6 +25,21 @@ pub enum Gpt2Error {
         device: DeviceChoice,
         /// The devices of this build.
         available: String,
+    },
+
+    /// The devices that train together cannot go on.
+    #[error("training on several devices: {0}")]
+    Ranks(#[from] DistError),
+
+    /// The program has failed on one of several devices.
+    #[error("training on device {rank} of {ranks} failed: {message}")]
+    RankPanicked {
+        /// The device, counted from 0.
+        rank: usize,
+        /// Number of devices.
+        ranks: usize,
+        /// What it said.
+        message: String,
     },
 
     /// A text cannot be read or turned into tokens.

@@ -41,7 +41,8 @@ impl Net {
 
     fn loss(&self, step: usize, rows: std::ops::Range<usize>) -> Tensor<1> {
         let device = self.first.values.device();
-        let number = |i: usize, factor: f32| ((i + 977 * step) as f32 * factor).sin();
+        // Four batches again and again, so that there is something to learn.
+        let number = |i: usize, factor: f32| ((i + 977 * (step % 4)) as f32 * factor).sin();
         let list = |width: usize, factor| -> Vec<f32> {
             let range = rows.start * width..rows.end * width;
             range.map(|i| number(i, factor)).collect()
@@ -69,7 +70,11 @@ pub struct Rank {
 
 impl Rank {
     pub fn new(net: Net, config: &DstConfig, ranks: Arc<dyn Communicator>) -> Self {
-        let mut dst = config.init(&net).unwrap();
+        let dst = config.init(&net).unwrap();
+        Self::with_updater(net, dst, ranks)
+    }
+
+    pub fn with_updater(net: Net, mut dst: Dst, ranks: Arc<dyn Communicator>) -> Self {
         dst.set_ranks(ranks.clone());
         let momentum = Some(MomentumConfig::new().with_momentum(0.9));
         Self {
@@ -123,7 +128,7 @@ pub fn on_ranks<T: Send>(
     thread::scope(|scope| {
         let threads: Vec<_> = group
             .into_iter()
-            .map(|rank| scope.spawn(|| act({ rank })))
+            .map(|rank| scope.spawn(|| act(rank)))
             .collect();
         threads.into_iter().map(|thread| thread.join()).collect()
     })

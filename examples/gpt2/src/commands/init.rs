@@ -53,14 +53,18 @@ impl InitialWeights {
             .with_sparsity(sparsity.unwrap_or(0.0)))
     }
 
-    /// Reads the weights onto `device` with autodiff. Warnings go to standard error.
-    pub fn load(self, args: &Args, device: &Device) -> Result<Pretrained, Gpt2Error> {
+    /// Reads the weights onto `device` with autodiff. Warnings go to standard error if `warns`.
+    pub fn load(&self, args: &Args, device: &Device, warns: bool) -> Result<Pretrained, Gpt2Error> {
         let options = self.load_options(args);
-        let pretrained = self.source.load(&options, &device.clone().autodiff())?;
-        for warning in &pretrained.warnings {
-            print_err(format_args!("warning: {warning}"));
+        // Each of several devices takes the weights away.
+        let source = PretrainedSource::open(&self.path)?;
+        let pretrained = source.load(&options, &device.clone().autodiff())?;
+        if warns {
+            for warning in &pretrained.warnings {
+                print_err(format_args!("warning: {warning}"));
+            }
         }
-        if !args.quiet {
+        if warns && !args.quiet {
             print_err(format_args!("starting from {}", self.path.display()));
         }
         Ok(pretrained)
