@@ -89,7 +89,7 @@ fn a_rank_that_dies_ends_the_others() {
     let start = Net::new(3, &backend.autodiff());
     let outcomes = on_ranks(3, |ranks| {
         let number = ranks.rank();
-        let mut rank = Rank::new(start.clone(), &DstConfig::rigl(40).with_every(2), ranks);
+        let mut rank = Rank::new(start.replica(), &DstConfig::rigl(40).with_every(2), ranks);
         for step in 0..10 {
             assert!(number != 1 || step < 3, "rank 1 dies in a test");
             if let Err(error) = rank.step() {
@@ -121,7 +121,7 @@ fn an_error_of_one_rank_is_one_of_all() {
     let start = Net::new(3, &backend.autodiff());
     let errors = on_ranks(2, |ranks| {
         let number = ranks.rank();
-        let mut rank = Rank::new(start.clone(), &DstConfig::set().with_every(2), ranks);
+        let mut rank = Rank::new(start.replica(), &DstConfig::set().with_every(2), ranks);
         rank.step().unwrap();
         if number == 1 {
             // The updater of this rank was made for another pattern.
@@ -149,7 +149,7 @@ fn passes_must_be_equal_in_number() {
     assert_eq!(sparse_layers(&start).len(), 2);
     let errors = on_ranks(2, |ranks| {
         let number = ranks.rank();
-        let mut rank = Rank::new(start.clone(), &DstConfig::rigl(40).with_every(2), ranks);
+        let mut rank = Rank::new(start.replica(), &DstConfig::rigl(40).with_every(2), ranks);
         rank.step().unwrap();
         if number == 0 {
             rank.extra_pass();

@@ -41,16 +41,25 @@ impl Net {
 
     fn loss(&self, step: usize, rows: std::ops::Range<usize>) -> Tensor<1> {
         let device = self.first.values.device();
+        let [width, outputs] = [SIZES[0], SIZES[2]];
         // Four batches again and again, so that there is something to learn.
-        let number = |i: usize, factor: f32| ((i + 977 * (step % 4)) as f32 * factor).sin();
-        let list = |width: usize, factor| -> Vec<f32> {
-            let range = rows.start * width..rows.end * width;
-            range.map(|i| number(i, factor)).collect()
-        };
-        let x = tensor2(&list(SIZES[0], 0.77), [rows.len(), SIZES[0]], &device);
-        let target = tensor2(&list(SIZES[2], 1.31), [rows.len(), SIZES[2]], &device);
+        let first = 977 * (step % 4);
+        let x: Vec<f32> = (rows.start * width..rows.end * width)
+            .map(|i| ((i + first) as f32 * 0.77).sin())
+            .collect();
+        let target: Vec<f32> = x
+            .chunks(width)
+            .flat_map(|x| (0..outputs).map(|i| x[i] - 0.5 * x[i + 8] * x[i + 1]))
+            .collect();
+        let x = tensor2(&x, [rows.len(), width], &device);
+        let target = tensor2(&target, [rows.len(), outputs], &device);
         let y = self.last.forward(tanh(self.first.forward(x)));
         (y - target).powi_scalar(2).mean()
+    }
+
+    /// A replica: a clone would have the nodes of the original in the graph of derivatives.
+    pub fn replica(&self) -> Self {
+        self.clone().fork(&self.first.values.device())
     }
 
     pub fn patterns(&self) -> Vec<Pattern> {
@@ -74,6 +83,7 @@ impl Rank {
         Self::with_updater(net, dst, ranks)
     }
 
+    /// With an updater that was made for this replica.
     pub fn with_updater(net: Net, mut dst: Dst, ranks: Arc<dyn Communicator>) -> Self {
         dst.set_ranks(ranks.clone());
         let momentum = Some(MomentumConfig::new().with_momentum(0.9));
@@ -99,7 +109,7 @@ impl Rank {
         self.step += 1;
         let grads = GradientsParams::from_grads(loss.backward(), &self.net);
         let grads = reduce_gradients(&*self.ranks, &self.net, grads)?;
-        let net = self.optim.step(0.05, self.net.clone(), grads);
+        let net = self.optim.step(0.3, self.net.clone(), grads);
         let (net, result) = self.dst.try_step(net, &mut self.optim);
         self.net = net;
         result?;

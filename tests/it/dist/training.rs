@@ -22,7 +22,7 @@ fn run(ranks: usize, steps: usize, config: &DstConfig) -> Vec<Run> {
     let device = backend.autodiff();
     let start = Net::new(3, &device);
     let runs = on_ranks(ranks, |ranks| {
-        let mut rank = Rank::new(start.clone(), config, ranks.clone());
+        let mut rank = Rank::new(start.replica(), config, ranks.clone());
         let (mut losses, mut fingerprints) = (Vec::new(), Vec::new());
         for _ in 0..steps {
             losses.push(rank.step().unwrap());
@@ -54,7 +54,10 @@ fn two_ranks_learn_like_one_with_the_whole_batch() {
     let config = DstConfig::static_pattern();
     let [one, two, four] = [1, 2, 4].map(|ranks| run(ranks, 100, &config));
     let expected = &one[0].losses;
-    assert!(expected[99] < 0.8 * expected[0], "nothing is learnt");
+    assert!(
+        expected[99] < 0.8 * expected[0],
+        "nothing is learnt: {expected:?}"
+    );
     for run in two.iter().chain(&four) {
         assert_within("losses", &run.losses, expected, 1e-4);
         assert_eq!(run.patterns, one[0].patterns);
@@ -84,7 +87,6 @@ fn patterns_stay_equal_through_ten_updates() {
         Preset::Set,
         Preset::SetOriginal,
         Preset::Srigl,
-        Preset::MestEm,
         Preset::Gse,
         Preset::Snfs,
         Preset::DeepR,
@@ -95,14 +97,13 @@ fn patterns_stay_equal_through_ten_updates() {
         let [first, second] = &runs[..] else {
             unreachable!("there are two ranks")
         };
-        assert!(first.fingerprints.len() >= 10, "{preset}");
-        let mut different = first.fingerprints.clone();
-        different.dedup();
         // The quotas of some rules round to nothing in layers so small.
         let least = match preset {
             Preset::Rigl | Preset::Set => 10,
             _ => 3,
         };
+        let mut different = first.fingerprints.clone();
+        different.dedup();
         assert!(different.len() >= least, "{preset}: {different:?}");
         assert_eq!(first.fingerprints, second.fingerprints, "{preset}");
         assert_eq!(first.patterns, second.patterns, "{preset}");
@@ -125,8 +126,9 @@ fn factors_are_those_of_all_ranks() {
             let config = DstConfig::rigl(40).with_every(4).with_accumulate(3);
             let method = Composed::new(Magnitude, probe.clone());
             let rule = config.rule_of(method).unwrap();
-            let dst = Dst::new(&start, rule, 1, DstState::default()).unwrap();
-            let mut rank = Rank::with_updater(start.clone(), dst, ranks);
+            let net = start.replica();
+            let dst = Dst::new(&net, rule, 1, DstState::default()).unwrap();
+            let mut rank = Rank::with_updater(net, dst, ranks);
             for _ in 0..4 {
                 rank.step().unwrap();
             }
@@ -168,7 +170,7 @@ fn rank_0_decides() {
     let patterns = on_ranks(2, |ranks| {
         let seed = ranks.rank() as u64;
         let config = DstConfig::set().with_every(2).with_seed(seed);
-        let mut rank = Rank::new(start.clone(), &config, ranks);
+        let mut rank = Rank::new(start.replica(), &config, ranks);
         for _ in 0..4 {
             rank.step().unwrap();
         }

@@ -181,6 +181,12 @@ impl Dst {
     /// What rules look at then comes from the backward passes of all ranks, as if one rank had seen
     /// the batches of all. Before and after every update the patterns of all ranks are compared; the
     /// plan of rank 0 is everybody's, because devices may round scores differently.
+    ///
+    /// Replicas are [forks](Module::fork), not clones: a clone is the same parameter in the graph of
+    /// derivatives, so that its backward passes would count for both.
+    ///
+    /// Replicas are [forks](Module::fork), not clones: a clone is the same parameter in the graph of
+    /// derivatives, so that its backward passes would count for both.
     pub fn set_ranks(&mut self, ranks: Arc<dyn Communicator>) {
         self.ranks = ranks;
     }
