@@ -49,6 +49,9 @@
 //! # Ok::<(), DstError>(())
 //! ```
 //!
+//! Burn's own `ExecutionStrategy::ddp` reduces the gradients of sparse layers as they are;
+//! [`RankedDst`] brings topology updates into it.
+//!
 //! # What must be equal on every rank
 //!
 //! The model before the first step ([`check_values`] compares it), the optimizer, the rule and its seed, and the number of steps and
@@ -69,6 +72,7 @@ mod fingerprint;
 mod follow;
 mod gradients;
 mod meeting;
+mod ranked;
 mod threads;
 mod values;
 mod wire;
@@ -79,6 +83,7 @@ pub use collectives::*;
 pub use error::*;
 pub use fingerprint::*;
 pub use gradients::*;
+pub use ranked::*;
 pub use threads::*;
 pub use values::*;
 
