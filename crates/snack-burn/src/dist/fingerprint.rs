@@ -64,12 +64,16 @@ impl fmt::Display for Fingerprint {
 pub fn check_patterns<M: Module>(ranks: &dyn Communicator, model: &M) -> Result<(), DistError> {
     match ranks.ranks() {
         1 => Ok(()),
-        _ => compare(ranks, &find_layers(model)),
+        _ => check_same(ranks, &find_layers(model)),
     }
 }
 
-pub(super) fn compare(ranks: &dyn Communicator, found: &[FoundLayer]) -> Result<(), DistError> {
+/// As [`check_patterns`], of layers that are found already.
+pub(crate) fn check_same(ranks: &dyn Communicator, found: &[FoundLayer]) -> Result<(), DistError> {
     const OPERATION: &str = "compare patterns";
+    if ranks.ranks() == 1 {
+        return Ok(());
+    }
     let mut writer = Writer::default();
     for layer in found {
         writer.text(&layer.name);

@@ -50,7 +50,7 @@
 //! ```
 //!
 //! Burn's own `ExecutionStrategy::ddp` reduces the gradients of sparse layers as they are;
-//! [`RankedDst`] brings topology updates into it.
+//! [`RankedDst`](crate::dst::RankedDst) brings topology updates into it.
 //!
 //! # What must be equal on every rank
 //!
@@ -69,10 +69,8 @@ mod collectives;
 mod error;
 mod factors;
 mod fingerprint;
-mod follow;
 mod gradients;
 mod meeting;
-mod ranked;
 mod threads;
 mod values;
 mod wire;
@@ -83,9 +81,9 @@ pub use collectives::*;
 pub use error::*;
 pub use fingerprint::*;
 pub use gradients::*;
-pub use ranked::*;
 pub use threads::*;
 pub use values::*;
 
 pub(crate) use factors::gather_parts;
-pub(crate) use follow::{adopt_plans, check_same};
+pub(crate) use fingerprint::check_same;
+pub(crate) use wire::{Reader, Writer};

@@ -3,7 +3,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Int, Tensor, TensorData};
 
-use super::fingerprint::compare;
+use super::fingerprint::check_same;
 use super::wire::{Reader, Writer};
 use super::{Communicator, DistError};
 use crate::nn::find_layers;
@@ -20,7 +20,7 @@ pub fn check_values<M: Module>(ranks: &dyn Communicator, model: &M) -> Result<()
     if ranks.ranks() == 1 {
         return Ok(());
     }
-    compare(ranks, &find_layers(model))?;
+    check_same(ranks, &find_layers(model))?;
     let mut sums = Sums::default();
     model.visit(&mut sums);
     let own = sums.sums;

@@ -2,7 +2,7 @@
 
 /// Builds a message.
 #[derive(Debug, Default)]
-pub(super) struct Writer(Vec<u8>);
+pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
     pub fn number(&mut self, number: u64) {
@@ -26,7 +26,7 @@ impl Writer {
 
 /// Reads a message from its beginning; `None` where it ends too early.
 #[derive(Debug)]
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {

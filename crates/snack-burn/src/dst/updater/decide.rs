@@ -6,8 +6,9 @@ use burn::module::Module;
 use burn::tensor::TensorData;
 use rayon::prelude::*;
 
+use super::follow::adopt_plans;
 use super::{Dst, Rule};
-use crate::dist::{adopt_plans, check_same};
+use crate::dist::check_same;
 use crate::dst::collect::{FoundFactors, read_all};
 use crate::dst::{
     DstError, Functional, LayerGraph, LayerUpdate, NetView, Plan, Signals, SkipReason, StatePolicy,

@@ -1,26 +1,16 @@
 //! One plan for all ranks.
 
-use super::wire::{Reader, Writer};
-use super::{Communicator, DistError, fingerprint::compare};
+use crate::dist::{Communicator, DistError, Reader, Writer};
 use crate::dst::{Plan, Source};
-use crate::nn::FoundLayer;
 use crate::pattern::Pattern;
 
 const OPERATION: &str = "adopt plans";
-
-/// As [`check_patterns`](super::check_patterns), of layers that are found already.
-pub(crate) fn check_same(ranks: &dyn Communicator, found: &[FoundLayer]) -> Result<(), DistError> {
-    match ranks.ranks() {
-        1 => Ok(()),
-        _ => compare(ranks, found),
-    }
-}
 
 /// The plans of rank 0 for layers whose patterns are `before` on every rank.
 ///
 /// All ranks plan from the same numbers by the same rule, but devices that chose other kernels round
 /// scores otherwise, which can decide between two coordinates of nearly the same score.
-pub(crate) fn adopt_plans(
+pub(super) fn adopt_plans(
     ranks: &dyn Communicator,
     before: &[&Pattern],
     plans: Vec<Plan>,

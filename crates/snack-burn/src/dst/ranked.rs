@@ -6,8 +6,8 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Device;
 
-use super::communicators;
-use crate::dst::{DstConfig, DstError, SharedDst};
+use super::{DstConfig, DstError, SharedDst};
+use crate::dist::communicators;
 use crate::nn::find_layers;
 
 /// One updater for each device, behind a handle that a model carries along through Burn's
@@ -29,7 +29,7 @@ use crate::nn::find_layers;
 /// }
 /// ```
 ///
-/// That strategy has reduced the gradients by then, so [`reduce_gradients`](super::reduce_gradients)
+/// That strategy has reduced the gradients by then, so [`reduce_gradients`](crate::dist::reduce_gradients)
 /// has no place here, and its context must be made with `ReduceOperation::Mean`.
 #[derive(Clone)]
 pub struct RankedDst(Arc<[(Device, SharedDst)]>);
