@@ -130,12 +130,15 @@ impl Communicator for Collectives {
             let all: usize = rows.iter().map(|rows| rows[index]).sum();
             let options = (&tensor.device(), tensor.dtype());
             let zeros = |rows| Tensor::<2>::zeros([rows, width], options);
-            let parts = vec![zeros(before), tensor, zeros(all - before - own)];
-            let parts = parts
-                .into_iter()
-                .filter(|part| part.dims()[0] > 0)
-                .collect();
-            padded.push(Tensor::cat(parts, 0).reshape([all * width]));
+            let parts = [zeros(before), tensor, zeros(all - before - own)];
+            // Parts without rows are left out, unless there are no others.
+            let filled = parts.iter().filter(|part| part.dims()[0] > 0);
+            let filled: Vec<_> = filled.cloned().collect();
+            let rows = match filled.is_empty() {
+                true => zeros(0),
+                false => Tensor::cat(filled, 0),
+            };
+            padded.push(rows.reshape([all * width]));
             shapes.push([all, width]);
         }
         let summed = self.all_reduce(padded, ReduceOperation::Sum)?;

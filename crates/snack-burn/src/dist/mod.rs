@@ -11,25 +11,26 @@
 //! of a list of devices; each goes to the thread that drives its device:
 //!
 //! ```
+//! use burn::module::Module;
 //! use burn::optim::{GradientsParams, SgdConfig};
 //! use burn::tensor::{Device, Tensor};
 //! use snack_burn::dist::{communicators, reduce_gradients};
 //! use snack_burn::nn::sparse_layers;
 //! use snack_burn::prelude::*;
 //!
-//! let devices = [Device::default(), Device::default()];
+//! let devices = [Device::default().autodiff(), Device::default().autodiff()];
 //! let model = SparseLinearConfig::new(20, 10).with_sparsity(0.8).init(&devices[0]);
 //! let ranks = communicators(&devices);
 //! let patterns = std::thread::scope(|scope| {
 //!     let threads = ranks.into_iter().zip(devices).map(|(ranks, device)| {
-//!         let mut model = burn::module::Module::fork(model.clone(), &device.autodiff());
+//!         let mut model = model.clone().fork(&device);
 //!         scope.spawn(move || -> Result<Pattern, DstError> {
 //!             let mut optim = SgdConfig::new().init();
 //!             let mut dst = DstConfig::rigl(4).with_every(2).init(&model)?;
 //!             dst.set_ranks(ranks.clone());
 //!             for step in 0..4 {
 //!                 let number = (2 * step + ranks.rank()) as f32;
-//!                 let x = Tensor::<2>::full([8, 20], number, &model.values.device());
+//!                 let x = Tensor::<2>::full([8, 20], number, &device);
 //!                 let loss = model.forward(x).powi_scalar(2).mean();
 //!                 let grads = GradientsParams::from_grads(loss.backward(), &model);
 //!                 let grads = reduce_gradients(&*ranks, &model, grads)?;

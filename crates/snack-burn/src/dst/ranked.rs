@@ -112,7 +112,8 @@ mod tests {
             .with_sparsity(0.5)
             .init(&device);
         let config = DstConfig::set().with_every(1);
-        let dst = RankedDst::new(&model, &config, &[device.clone()]).unwrap();
+        let devices = std::slice::from_ref(&device);
+        let dst = RankedDst::new(&model, &config, devices).unwrap();
         let mut optim = burn::optim::SgdConfig::new().init();
         let before = model.pattern().clone();
         let model = dst.clone().of(&model).step(model, &mut optim);

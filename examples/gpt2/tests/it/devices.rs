@@ -2,6 +2,7 @@
 
 use crate::support::{bits, device, finish, load, log_lines, tiny};
 use burn::tensor::Device;
+use clap::Parser;
 use gpt2::{Args, Gpt2Error, Interrupt, Outcome, RunState, TrainOptions, Trainer, on_devices};
 use snack_burn::{
     dist::{DistError, Fingerprint},
@@ -208,5 +209,24 @@ fn models_that_differ_are_refused_before_the_first_step() {
             Gpt2Error::Ranks(DistError::PatternsDiffer { rank: 1, .. })
         ),
         "{error}"
+    );
+}
+
+#[test]
+fn the_command_line_refuses_what_is_no_list_of_devices() {
+    let message = |arguments: &[&str]| {
+        let all = ["gpt2_dst"].iter().chain(arguments);
+        Args::try_parse_from(all).unwrap_err().to_string()
+    };
+    assert!(
+        message(&["--devices", "flex,cuda:0"]).contains("flex and cuda are different back ends")
+    );
+    assert!(message(&["--devices", "flex:1"]).contains("flex:1 does not exist"));
+    assert!(message(&["--devices", "flex", "--device", "flex"]).contains("cannot be used with"));
+    let args = Args::try_parse_from(["gpt2_dst", "--devices", "cuda:0,cuda:1"]).unwrap();
+    let options = args.options(TrainOptions::default());
+    assert_eq!(
+        (options.device, options.devices),
+        (gpt2::DeviceChoice::Cuda, vec![0, 1])
     );
 }
