@@ -42,12 +42,39 @@ impl Collectives {
             && devices.iter().enumerate().all(different)
     }
 
+    /// Meets the others, then reduces.
+    fn reduce(
+        &self,
+        name: &'static str,
+        tensors: Vec<Tensor<1>>,
+        operation: ReduceOperation,
+    ) -> Result<Vec<Tensor<1>>, DistError> {
+        let words = tensors
+            .iter()
+            .map(|tensor| format!("{:?} {:?}", tensor.dims(), tensor.dtype()));
+        let words = words.collect::<Vec<_>>().join(", ");
+        let met = self.host.all_gather(name, words.into_bytes())?;
+        let words = met
+            .iter()
+            .map(|words| String::from_utf8_lossy(words).into());
+        check_equal(name, words)?;
+        // All are submitted before the first is waited for.
+        let submitted: Vec<_> = tensors
+            .into_iter()
+            .map(|tensor| self.submit(tensor, operation))
+            .collect();
+        let resolved = submitted.into_iter().map(|submitted| match submitted {
+            Submitted::Collective(tensor) => tensor.resolve(),
+            Submitted::Empty(tensor) => tensor,
+        });
+        Ok(resolved.collect())
+    }
+
     fn submit(&self, tensor: Tensor<1>, operation: ReduceOperation) -> Submitted {
         let [length] = tensor.dims();
         if length == 0 {
             return Submitted::Empty(tensor);
         }
-        self.host.count_reduced(length * tensor.dtype().size());
         Submitted::Collective(all_reduce(tensor, operation, self.devices.clone()))
     }
 }
@@ -91,30 +118,13 @@ impl Communicator for Collectives {
         tensors: Vec<Tensor<1>>,
         operation: ReduceOperation,
     ) -> Result<Vec<Tensor<1>>, DistError> {
-        const OPERATION: &str = "reduce tensors";
-        let words = tensors
-            .iter()
-            .map(|tensor| format!("{:?} {:?}", tensor.dims(), tensor.dtype()));
-        let words = words.collect::<Vec<_>>().join(", ");
-        let met = self.host.all_gather(OPERATION, words.into_bytes())?;
-        let words = met
-            .iter()
-            .map(|words| String::from_utf8_lossy(words).into());
-        check_equal(OPERATION, words)?;
-        // All are submitted before the first is waited for.
-        let submitted: Vec<_> = tensors
-            .into_iter()
-            .map(|tensor| self.submit(tensor, operation))
-            .collect();
-        let resolved = submitted.into_iter().map(|submitted| match submitted {
-            Submitted::Collective(tensor) => tensor.resolve(),
-            Submitted::Empty(tensor) => tensor,
-        });
-        Ok(resolved.collect())
+        self.host.count_reduced(bytes(&tensors));
+        self.reduce("reduce tensors", tensors, operation)
     }
 
     /// By a reduction of rows that are zero where another rank has its own.
     fn all_gather_rows(&self, tensors: Vec<Tensor<2>>) -> Result<Vec<Tensor<2>>, DistError> {
+        self.host.count_gathered(bytes(&tensors));
         let rows = tensors
             .iter()
             .flat_map(|t| (t.dims()[0] as u64).to_le_bytes());
@@ -141,7 +151,7 @@ impl Communicator for Collectives {
             padded.push(rows.reshape([all * width]));
             shapes.push([all, width]);
         }
-        let summed = self.all_reduce(padded, ReduceOperation::Sum)?;
+        let summed = self.reduce("gather rows", padded, ReduceOperation::Sum)?;
         let summed = summed.into_iter().zip(shapes);
         Ok(summed.map(|(list, shape)| list.reshape(shape)).collect())
     }
@@ -153,6 +163,14 @@ impl Communicator for Collectives {
     fn traffic(&self) -> Traffic {
         self.host.traffic()
     }
+}
+
+fn bytes<const D: usize>(tensors: &[Tensor<D>]) -> usize {
+    let bytes = tensors.iter().map(|tensor| {
+        let elements = tensor.shape().num_elements();
+        elements * tensor.dtype().size()
+    });
+    bytes.sum()
 }
 
 /// The row counts of a message.
