@@ -152,3 +152,23 @@ fn the_masked_layer_holds_the_same_weights() {
         }
     });
 }
+
+/// Sums over more samples than one block of a kernel has, with features that fill no cube or more than one.
+#[test]
+fn large_batches() {
+    let mut rng = ChaCha8Rng::seed_from_u64(0xb1a5);
+    for backend in backends() {
+        for (d_input, d_output, batch) in [(3, 5, 1030), (4, 300, 257), (2, 1, 4099)] {
+            let device = backend.autodiff();
+            let config = well_conditioned(d_input, d_output).with_sparsity(0.5);
+            let layer = config.with_seed(Some(7)).init(&device);
+            let x = uniform(batch * d_input, &mut rng);
+            let c = uniform(batch * d_output, &mut rng);
+            let input = leaf::<2>(&x, [batch, d_input], &device);
+            let found = sparse_pass(&layer, input, &c, Loss::Weighted);
+            let expected = reference_pass(&layer, &x, &c, Loss::Weighted);
+            let case = format!("{batch} x {d_input} -> {d_output} on {}", backend.name);
+            assert_pass(&case, &found, &expected, 1e-5);
+        }
+    }
+}

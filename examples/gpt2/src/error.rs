@@ -1,5 +1,5 @@
 use crate::{ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError};
-use example_support::DeviceNotCompiled;
+use example_support::{DeviceNotCompiled, FolderBusy};
 use snack_burn::{
     dist::DistError,
     prelude::{CheckpointError, DstError},
@@ -48,8 +48,8 @@ pub enum Gpt2Error {
 
     /// A tokenizer and a model do not belong together.
     #[error(
-        "the tokenizer {tokenizer} has {} tokens, but the model has {vocabulary}; choose the \
-         --tokenizer that the model was made for", tokenizer.vocabulary()
+        "the tokenizer {tokenizer} has {} tokens, but the model has {vocabulary}; models of 256 tokens go with \
+         --tokenizer bytes, of 50257 with --tokenizer gpt2, no others", tokenizer.vocabulary()
     )]
     VocabularyMismatch {
         /// The tokenizer.
@@ -61,6 +61,19 @@ pub enum Gpt2Error {
     /// A method of training does not suit the model.
     #[error("the topology of the run: {0}")]
     Topology(#[from] DstError),
+
+    /// A text is too short to be judged.
+    #[error(
+        "the text {name} is too short: it has {found} tokens, but must have at least {needed} (one block)"
+    )]
+    TextTooShortToScore {
+        /// Where the text came from.
+        name: String,
+        /// Its tokens.
+        found: usize,
+        /// Tokens that it must have.
+        needed: usize,
+    },
 
     /// A part of the text is shorter than one window.
     #[error(
@@ -92,6 +105,26 @@ pub enum Gpt2Error {
     FolderInUse {
         /// The folder.
         dir: PathBuf,
+    },
+
+    /// Another process writes into the output folder.
+    #[error(transparent)]
+    FolderBusy(#[from] FolderBusy),
+
+    /// Weights to start from that nothing can be learnt from.
+    #[error(
+        "{count} of the {total} elements of {name} in {} are infinite or not a number, and so would the loss \
+         be; choose another --init", path.display()
+    )]
+    NonFiniteInit {
+        /// The folder or file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// How many of its elements.
+        count: usize,
+        /// How many elements it has.
+        total: usize,
     },
 
     /// The output folder holds the log of a run that left no checkpoint.

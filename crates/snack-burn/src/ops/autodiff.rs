@@ -13,7 +13,6 @@ use burn::backend::autodiff::{
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, AutodiffBackend, Backend};
-use burn::tensor::Shape;
 
 use super::{GradientPanel, Index, Routines, SparseOps};
 use crate::tap;
@@ -204,19 +203,12 @@ impl<P: Product, B: SparseOps> Backward<B, 2> for ProductBackward<P> {
     }
 }
 
-/// What the backward pass of a product with a bias needs.
-#[derive(Clone, Debug)]
-struct SavedBias<B: Backend> {
-    product: Saved<B>,
-    width: usize,
-}
-
 /// `Y = X W^T + b`, operands: values, `X`, bias.
 #[derive(Debug)]
 struct SpmmBiasBackward;
 
 impl<B: SparseOps> Backward<B, 3> for SpmmBiasBackward {
-    type State = SavedBias<B>;
+    type State = Saved<B>;
 
     fn backward(
         self,
@@ -224,7 +216,7 @@ impl<B: SparseOps> Backward<B, 3> for SpmmBiasBackward {
         grads: &mut Gradients,
         checkpointer: &mut Checkpointer,
     ) {
-        let SavedBias { product, width } = ops.state;
+        let product = ops.state;
         let values: Option<FloatTensor<B>> =
             product.lhs.map(|id| checkpointer.retrieve_node_output(id));
         let x: Option<FloatTensor<B>> = product.rhs.map(|id| checkpointer.retrieve_node_output(id));
@@ -232,8 +224,7 @@ impl<B: SparseOps> Backward<B, 3> for SpmmBiasBackward {
         let [values_node, x_node, bias_node] = ops.parents;
         let (index, routines) = (product.index, product.routines);
         if let Some(node) = bias_node {
-            let sum = B::float_sum_dim(grad.clone(), 0);
-            grads.register::<B>(node.id, B::float_reshape(sum, Shape::new([width])));
+            grads.register::<B>(node.id, B::batch_sum(grad.clone()));
         }
         if let Some(node) = values_node {
             let x = x.expect(SAVED);
@@ -307,19 +298,18 @@ impl<B: SparseOps, C: CheckpointStrategy> SparseOps for Autodiff<B, C> {
         let forward = |values, x, bias| B::spmm_bias(values, index.clone(), x, bias, routines);
         match prep {
             OpsKind::Tracked(mut prep) => {
-                let product = Saved {
+                let saved = Saved {
                     lhs: x_tracked.then(|| prep.checkpoint(&values)),
                     rhs: values_tracked.then(|| prep.checkpoint(&x)),
                     index: index.clone(),
                     routines,
                 };
-                let width = index.shape[0];
                 let output = forward(
                     values.into_primitive(),
                     x.into_primitive(),
                     bias.into_primitive(),
                 );
-                prep.finish(SavedBias { product, width }, output)
+                prep.finish(saved, output)
             }
             OpsKind::UnTracked(prep) => prep.finish(forward(
                 values.into_primitive(),
@@ -345,6 +335,10 @@ impl<B: SparseOps, C: CheckpointStrategy> SparseOps for Autodiff<B, C> {
         routines: Routines,
     ) -> FloatTensor<Self> {
         tracked_product::<Sddmm, B, C>(y, x, index, routines)
+    }
+
+    fn batch_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::from_inner(B::batch_sum(x.into_primitive()))
     }
 
     fn top_gradients(

@@ -1,7 +1,7 @@
 //! The operations that a back end gives a sparse matrix.
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Backend, backend_extension};
+use burn::backend::{Backend, TensorMetadata, backend_extension};
 use burn::tensor::Shape;
 
 use super::{GradientPanel, Index, Routines, composed};
@@ -104,6 +104,18 @@ pub trait SparseOps: Backend {
     ) -> FloatTensor<Self> {
         assert_composed(routines.sddmm.name());
         composed::sddmm::<Self>(y, x, &index)
+    }
+
+    /// The sum over the batch, which is the gradient of a bias.
+    ///
+    /// # Shapes
+    ///
+    /// - x: `[batch, features]`
+    /// - output: `[features]`
+    #[fusion(dtype = x, shape = Shape::new([x[1]]))]
+    fn batch_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let features = x.shape()[1];
+        Self::float_reshape(Self::float_sum_dim(x, 0), Shape::new([features]))
     }
 
     /// The coordinates of a panel of the dense gradient `D[i, j] = sum_b G[b, i] X[b, j]` with the

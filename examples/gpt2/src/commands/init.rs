@@ -1,6 +1,6 @@
 use crate::{
-    Args, ConfigError, Gpt2Config, Gpt2Error, LoadOptions, MagnitudePruning, MlpMode, Pretrained,
-    PretrainedSource, TrainOptions, print_err,
+    Args, ConfigError, Gpt2Config, Gpt2Error, LoadOptions, LoadWarning, MagnitudePruning, MlpMode,
+    Pretrained, PretrainedSource, TrainOptions, print_err,
 };
 use burn::tensor::Device;
 use std::path::{Path, PathBuf};
@@ -59,13 +59,31 @@ impl InitialWeights {
         // Each of several devices takes the weights away.
         let source = PretrainedSource::open(&self.path)?;
         let pretrained = source.load(&options, &device.clone().autodiff())?;
-        if warns {
-            for warning in &pretrained.warnings {
+        for warning in &pretrained.warnings {
+            if let LoadWarning::NonFinite { name, count, total } = warning {
+                return Err(Gpt2Error::NonFiniteInit {
+                    path: self.path.clone(),
+                    name: name.clone(),
+                    count: *count,
+                    total: *total,
+                });
+            }
+            if warns {
                 print_err(format_args!("warning: {warning}"));
             }
         }
         if warns && !args.quiet {
-            print_err(format_args!("starting from {}", self.path.display()));
+            let pruned = match options.pruning {
+                Some(pruning) => format!(
+                    ", its MLPs pruned by magnitude to a sparsity of {}",
+                    pruning.sparsity
+                ),
+                None => String::new(),
+            };
+            print_err(format_args!(
+                "starting from {}{pruned}",
+                self.path.display()
+            ));
         }
         Ok(pretrained)
     }

@@ -313,3 +313,19 @@ fn a_resumed_run_takes_no_other_weights() {
     assert_eq!(parse(&["--resume", "--init", "x"]), 2);
     assert_eq!(parse(&["--scope", "global"]), 2);
 }
+
+#[test]
+fn weights_that_are_no_numbers_are_nothing_to_start_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = args(dir.path());
+    let mut fixture = Fixture::with_sizes(256, 16);
+    fixture.set("ln_f.bias", &[4], &[0.0, f32::NAN, f32::INFINITY, -1.0]);
+    fixture.write(&dir.path().join("hf"));
+
+    let message = finish(&args).unwrap_err().to_string();
+    assert!(
+        message.starts_with("2 of the 4 elements of ln_f.bias in "),
+        "{message}"
+    );
+    assert!(!dir.path().join("run").exists());
+}

@@ -7,6 +7,7 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 
+use super::batch_sum::batch_sum;
 use super::growth::{self, GrowthProblem};
 use super::launch::{add_bias, check_type, zeros};
 use super::sddmm::{SddmmProblem, sddmm};
@@ -100,6 +101,14 @@ impl SparseOps for CubeBackend {
             reduced_precision: routines.reduced_precision,
         };
         run(sddmm(&problem, routines.sddmm))
+    }
+
+    fn batch_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        supported(&x);
+        match x.meta.num_elements() {
+            0 => zeros(&x, Shape::new([x.shape()[1]])),
+            _ => batch_sum(&into_contiguous(x)),
+        }
     }
 
     fn top_gradients(
