@@ -9,4 +9,4 @@ mod output;
 pub use device::{DeviceChoice, DeviceNotCompiled};
 pub use gpu_meter::{GpuMeter, GpuReading};
 pub use interrupt::{EXIT_INTERRUPTED, Interrupt};
-pub use output::{counted, grouped, print_err, print_out, quoted};
+pub use output::{OutputError, counted, grouped, print_err, print_out, quoted, write_out};

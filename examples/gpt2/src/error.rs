@@ -1,5 +1,5 @@
 use crate::{ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError};
-use example_support::DeviceNotCompiled;
+use example_support::{DeviceNotCompiled, OutputError};
 use snack_burn::prelude::{CheckpointError, DstError};
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -203,6 +203,10 @@ pub enum Gpt2Error {
         /// Number of tokens of the model.
         vocabulary: usize,
     },
+
+    /// A result cannot be printed.
+    #[error(transparent)]
+    Output(#[from] OutputError),
 
     /// The handler for Ctrl-C cannot be installed.
     #[error("cannot listen for Ctrl-C: {0}")]
