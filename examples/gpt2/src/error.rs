@@ -233,3 +233,32 @@ impl Gpt2Error {
         }
     }
 }
+
+/// An error of the crate tempfile without the path that it adds: the temporary name of a file says nothing
+/// to those who asked for another one.
+pub(crate) fn without_path(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path \"") {
+        Some((reason, _)) if error.get_ref().is_some() => io::Error::new(error.kind(), reason),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_paths_are_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let absent = dir.path().join("absent");
+        let expected = std::fs::read_dir(&absent).unwrap_err();
+        let error = tempfile::NamedTempFile::new_in(&absent).unwrap_err();
+        assert!(error.to_string().contains("absent"), "{error}");
+
+        let error = without_path(error);
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(error.to_string(), expected.to_string());
+        assert!(without_path(expected).raw_os_error().is_some());
+    }
+}
