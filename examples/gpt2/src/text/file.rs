@@ -1,4 +1,4 @@
-use super::{TextError, unpack::Unpacked};
+use super::{TextError, unpack::unpack};
 use indicatif::ProgressBar;
 use std::{
     ffi::OsStr,
@@ -80,7 +80,7 @@ impl TextFile {
             return Ok(Box::new(rows.map_err(TextError::read(&self.path))?));
         }
         let packed = BufReader::with_capacity(1 << 16, progress.wrap_read(file));
-        Unpacked::new(packed, self.format).map_err(TextError::read(&self.path))
+        unpack(packed, self.format).map_err(TextError::read(&self.path))
     }
 }
 

@@ -8,44 +8,42 @@ use std::io::{self, BufRead, Cursor, ErrorKind, Read};
 /// Most memory that unpacking .xz may take, in KiB: the file asks for it, so it needs a bound.
 const XZ_MEMORY_KIB: u32 = 2 << 20;
 
-/// The text of a packed file.
-pub(super) struct Unpacked {
-    text: Box<dyn Read>,
-    kind: &'static str,
+/// Unpacks gzip or xz; anything else is read as it is.
+///
+/// # Errors
+///
+/// An error if the file does not begin as its format does, or cannot be read.
+pub(super) fn unpack(
+    mut packed: impl BufRead + 'static,
+    format: TextFormat,
+) -> io::Result<Box<dyn Read>> {
+    let (kind, magic): (_, &[u8]) = match format {
+        TextFormat::Plain | TextFormat::Parquet => return Ok(Box::new(packed)),
+        TextFormat::Gzip => ("gzip", &[0x1f, 0x8b]),
+        TextFormat::Xz => ("xz", b"\xfd7zXZ\0"),
+    };
+    let mut start = Vec::new();
+    let length = magic.len() as u64;
+    packed.by_ref().take(length).read_to_end(&mut start)?;
+    if start.is_empty() {
+        return Err(cut_short(format!("it is empty, and thus no {kind} file")));
+    }
+    if !magic.starts_with(&start) {
+        let reason = format!("it is no {kind} file: it does not begin as one does");
+        return Err(io::Error::new(ErrorKind::InvalidData, reason));
+    }
+    let packed = Cursor::new(start).chain(packed);
+    let text: Box<dyn Read> = match format {
+        TextFormat::Gzip => Box::new(MultiGzDecoder::new(packed)),
+        _ => Box::new(XzReader::new_mem_limit(packed, true, XZ_MEMORY_KIB)),
+    };
+    Ok(Box::new(Unpacked { text, kind }))
 }
 
-impl Unpacked {
-    /// Unpacks gzip or xz; anything else is read as it is.
-    ///
-    /// # Errors
-    ///
-    /// An error if the file does not begin as its format does, or cannot be read.
-    pub fn new(
-        mut packed: impl BufRead + 'static,
-        format: TextFormat,
-    ) -> io::Result<Box<dyn Read>> {
-        let (kind, magic): (_, &[u8]) = match format {
-            TextFormat::Plain | TextFormat::Parquet => return Ok(Box::new(packed)),
-            TextFormat::Gzip => ("gzip", &[0x1f, 0x8b]),
-            TextFormat::Xz => ("xz", b"\xfd7zXZ\0"),
-        };
-        let mut start = Vec::new();
-        let length = magic.len() as u64;
-        packed.by_ref().take(length).read_to_end(&mut start)?;
-        if start.is_empty() {
-            return Err(cut_short(format!("it is empty, and thus no {kind} file")));
-        }
-        if !magic.starts_with(&start) {
-            let reason = format!("it is no {kind} file: it does not begin as one does");
-            return Err(io::Error::new(ErrorKind::InvalidData, reason));
-        }
-        let packed = Cursor::new(start).chain(packed);
-        let text: Box<dyn Read> = match format {
-            TextFormat::Gzip => Box::new(MultiGzDecoder::new(packed)),
-            _ => Box::new(XzReader::new_mem_limit(packed, true, XZ_MEMORY_KIB)),
-        };
-        Ok(Box::new(Self { text, kind }))
-    }
+/// The text of a packed file.
+struct Unpacked {
+    text: Box<dyn Read>,
+    kind: &'static str,
 }
 
 impl Read for Unpacked {
