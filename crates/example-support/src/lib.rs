@@ -4,9 +4,11 @@
 mod device;
 mod gpu_meter;
 mod interrupt;
+mod lock;
 mod output;
 
 pub use device::{DeviceChoice, DeviceNotCompiled};
 pub use gpu_meter::{GpuMeter, GpuReading};
 pub use interrupt::{EXIT_INTERRUPTED, Interrupt};
+pub use lock::{FolderBusy, FolderLock};
 pub use output::{OutputError, counted, grouped, print_err, print_out, quoted, write_out};

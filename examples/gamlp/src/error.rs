@@ -1,5 +1,5 @@
 use crate::{ConfigError, DataError, DeviceChoice, SyntheticError};
-use example_support::{DeviceNotCompiled, OutputError};
+use example_support::{DeviceNotCompiled, FolderBusy, OutputError};
 use snack_burn::{
     error::SparseError,
     prelude::{CheckpointError, DstError},
@@ -26,6 +26,10 @@ pub enum GamlpError {
         /// The devices of this build.
         available: String,
     },
+
+    /// Another process writes into the output folder.
+    #[error(transparent)]
+    FolderBusy(#[from] FolderBusy),
 
     /// A graph cannot be read.
     #[error(transparent)]

@@ -7,7 +7,7 @@ use crate::{
     train::{method_parser, profile_of},
 };
 use clap::Parser;
-use example_support::{counted, grouped};
+use example_support::{FolderLock, counted, grouped};
 use snack_burn::{dst::Preset, prelude::Checkpoint};
 use std::path::{Path, PathBuf};
 
@@ -126,7 +126,7 @@ pub struct Args {
     /// Steps between checkpoints; 0: only at the end [default: 1000]
     #[arg(long, allow_negative_numbers = true)]
     pub checkpoint_every: Option<usize>,
-    /// Print only the final table, and errors
+    /// Print only the final table, warnings and errors
     #[arg(long)]
     pub quiet: bool,
 }
@@ -259,6 +259,7 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         Some(out) => RunDir::create(out, args.overwrite)?,
         None => RunDir::create_numbered(Path::new(RUNS), PREFIX)?,
     };
+    let _lock = FolderLock::acquire(dir.path())?;
     dir.remove_leftovers();
     // The checkpoint first: a run killed in between resumes at step 0 and drops the old log.
     trainer.save(&dir.checkpoint())?;
@@ -271,6 +272,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         Some(out) => RunDir::open(out)?,
         None => RunDir::latest_numbered(Path::new(RUNS), PREFIX)?,
     };
+    let _lock = FolderLock::acquire(dir.path())?;
     let path = dir.checkpoint();
     let checkpoint = Checkpoint::load(&path)?;
     let state = RunState::from_value(&checkpoint.user, &path)?;
@@ -311,6 +313,12 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     }
     let step = state.counters.step;
     let trainer = Trainer::resume(options, corpus, &device, checkpoint, state.counters, &path)?;
+    if step > 0 && !dir.log().exists() {
+        print_err(format_args!(
+            "warning: the log {} is missing; a new one begins after step {step}",
+            dir.log().display()
+        ));
+    }
     let mut log = LogWriter::resume(&dir.log(), step)?;
     dir.remove_leftovers();
     if !args.quiet {
@@ -341,7 +349,7 @@ fn load_corpus(args: &Args, options: &TrainOptions) -> Result<Corpus, Gpt2Error>
     };
     let load = |paths: &[PathBuf]| -> Result<Text, Gpt2Error> {
         let (text, origin) = loader.load(paths, tokenizer)?;
-        if let Some(warning) = origin.warning().filter(|_| !args.quiet) {
+        if let Some(warning) = origin.warning() {
             print_err(format_args!("warning: {warning}"));
         }
         Ok(text)

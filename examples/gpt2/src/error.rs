@@ -1,5 +1,5 @@
 use crate::{ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError};
-use example_support::{DeviceNotCompiled, OutputError};
+use example_support::{DeviceNotCompiled, FolderBusy, OutputError, counted};
 use snack_burn::prelude::{CheckpointError, DstError};
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -30,8 +30,8 @@ pub enum Gpt2Error {
 
     /// A tokenizer and a model do not belong together.
     #[error(
-        "the tokenizer {tokenizer} has {} tokens, but the model has {vocabulary}; choose the \
-         --tokenizer that the model was made for", tokenizer.vocabulary()
+        "the tokenizer {tokenizer} has {} tokens, but the model has {vocabulary}; models of 256 tokens go with \
+         --tokenizer bytes, of 50257 with --tokenizer gpt2, no others", tokenizer.vocabulary()
     )]
     VocabularyMismatch {
         /// The tokenizer.
@@ -43,6 +43,19 @@ pub enum Gpt2Error {
     /// A method of training does not suit the model.
     #[error("the topology of the run: {0}")]
     Topology(#[from] DstError),
+
+    /// A text is too short to be judged.
+    #[error(
+        "the text {name} is too short: it has {found} tokens, but must have at least {needed} (one block)"
+    )]
+    TextTooShortToScore {
+        /// Where the text came from.
+        name: String,
+        /// Its tokens.
+        found: usize,
+        /// Tokens that it must have.
+        needed: usize,
+    },
 
     /// A part of the text is shorter than one window.
     #[error(
@@ -74,6 +87,27 @@ pub enum Gpt2Error {
     FolderInUse {
         /// The folder.
         dir: PathBuf,
+    },
+
+    /// Another process writes into the output folder.
+    #[error(transparent)]
+    FolderBusy(#[from] FolderBusy),
+
+    /// Weights to start from that nothing can be learnt from.
+    #[error(
+        "{count} of the {} of {name} in {} {} infinite or not a number, and so would the loss be; choose another \
+         --init",
+        counted(*total, "element"), path.display(), if *count == 1 { "is" } else { "are" }
+    )]
+    NonFiniteInit {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// How many of its elements.
+        count: usize,
+        /// How many elements it has.
+        total: usize,
     },
 
     /// The output folder holds the log of a run that left no checkpoint.

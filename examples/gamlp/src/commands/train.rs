@@ -3,7 +3,7 @@ use crate::{
     Progress, RunDir, RunState, TrainOptions, Trainer, WeightMode, print_err, train,
 };
 use burn::tensor::Device;
-use example_support::{counted, grouped};
+use example_support::{FolderLock, counted, grouped};
 use snack_burn::prelude::Checkpoint;
 use std::path::Path;
 
@@ -38,6 +38,7 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
         Some(out) => RunDir::create(out, args.overwrite)?,
         None => RunDir::create_numbered(Path::new(RUNS), PREFIX)?,
     };
+    let _lock = FolderLock::acquire(dir.path())?;
     dir.remove_leftovers();
     // The checkpoint first: a run killed in between resumes at step 0 and drops the old log.
     trainer.save(&dir)?;
@@ -50,6 +51,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
         Some(out) => RunDir::open(out)?,
         None => RunDir::latest_numbered(Path::new(RUNS), PREFIX)?,
     };
+    let _lock = FolderLock::acquire(dir.path())?;
     let path = dir.checkpoint();
     let checkpoint = Checkpoint::load(&path)?;
     let state = RunState::from_value(&checkpoint.user, &path)?;

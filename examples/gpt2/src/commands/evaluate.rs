@@ -90,6 +90,14 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), Gpt2Error> {
     if let Some(warning) = origin.warning() {
         print_err(format_args!("warning: {warning}"));
     }
+    let found = text.tokens().len();
+    if found < size {
+        return Err(Gpt2Error::TextTooShortToScore {
+            name: text.id().name.clone(),
+            found,
+            needed: size,
+        });
+    }
     let words = TextSource::find(&args.text)?
         .count_words()
         .map_err(Gpt2Error::from)?;

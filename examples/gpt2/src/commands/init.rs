@@ -1,6 +1,6 @@
 use crate::{
-    Args, ConfigError, Gpt2Config, Gpt2Error, LoadOptions, MagnitudePruning, MlpMode, Pretrained,
-    PretrainedSource, TrainOptions, print_err,
+    Args, ConfigError, Gpt2Config, Gpt2Error, LoadOptions, LoadWarning, MagnitudePruning, MlpMode,
+    Pretrained, PretrainedSource, TrainOptions, print_err,
 };
 use burn::tensor::Device;
 use std::path::{Path, PathBuf};
@@ -58,10 +58,34 @@ impl InitialWeights {
         let options = self.load_options(args);
         let pretrained = self.source.load(&options, &device.clone().autodiff())?;
         for warning in &pretrained.warnings {
+            if let LoadWarning::NonFinite {
+                path,
+                name,
+                count,
+                total,
+            } = warning
+            {
+                return Err(Gpt2Error::NonFiniteInit {
+                    path: path.clone(),
+                    name: name.clone(),
+                    count: *count,
+                    total: *total,
+                });
+            }
             print_err(format_args!("warning: {warning}"));
         }
         if !args.quiet {
-            print_err(format_args!("starting from {}", self.path.display()));
+            let pruned = match options.pruning {
+                Some(pruning) => format!(
+                    ", its MLPs pruned by magnitude to a sparsity of {}",
+                    pruning.sparsity
+                ),
+                None => String::new(),
+            };
+            print_err(format_args!(
+                "starting from {}{pruned}",
+                self.path.display()
+            ));
         }
         Ok(pretrained)
     }

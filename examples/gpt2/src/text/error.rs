@@ -15,8 +15,8 @@ pub enum TextError {
 
     /// A file is not UTF-8, which the GPT-2 tokenizer needs.
     #[error(
-        "the text {} is not UTF-8: byte {position} is 0x{found:02x}{}; convert it, or choose \
-         --tokenizer bytes, which takes any bytes",
+        "the text {} is not UTF-8: byte {position} is 0x{found:02x}{}; convert it, or take \
+         bytes as tokens, which may be any",
         path.display(),
         if *cut_off { ", the start of a character that the file does not finish" } else { "" }
     )]

@@ -181,8 +181,8 @@ fn bad_input_is_named_with_its_exit_code() {
             &model,
             short,
             &[],
-            2,
-            "length of the text is 9, but must be at least 10 to score",
+            1,
+            "short.txt is too short: it has 9 tokens, but must have at least 10",
         ),
         (
             &model,

@@ -247,3 +247,33 @@ fn the_first_checkpoint_comes_before_anything_else() {
     args.resume = true;
     finish(&args).unwrap();
 }
+
+#[test]
+fn a_run_that_lasts_is_not_touched_by_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = tiny(dir.path());
+    finish(&args).unwrap();
+    let run = dir.path().join("run");
+    let log = std::fs::read(run.join("log.jsonl")).unwrap();
+
+    let lock = example_support::FolderLock::acquire(&run).unwrap();
+    let resumed = gpt2::Args {
+        out: args.out.clone(),
+        resume: true,
+        steps: Some(50),
+        quiet: true,
+        ..gpt2::Args::default()
+    };
+    for args in [
+        resumed,
+        gpt2::Args {
+            overwrite: true,
+            ..tiny(dir.path())
+        },
+    ] {
+        let message = finish(&args).unwrap_err().to_string();
+        assert!(message.contains("in use by another process"), "{message}");
+        assert_eq!(std::fs::read(run.join("log.jsonl")).unwrap(), log);
+    }
+    drop(lock);
+}

@@ -107,8 +107,8 @@ fn a_model_of_another_vocabulary_is_refused_before_anything_is_read() {
     ));
     assert_eq!(
         error.to_string(),
-        "the tokenizer bytes has 256 tokens, but the model has 50257; choose the --tokenizer that \
-         the model was made for"
+        "the tokenizer bytes has 256 tokens, but the model has 50257; models of 256 tokens go \
+         with --tokenizer bytes, of 50257 with --tokenizer gpt2, no others"
     );
 }
 
