@@ -13,4 +13,4 @@ pub use device_list::{DeviceList, DeviceListError};
 pub use gpu_meter::{GpuMeter, GpuReading};
 pub use interrupt::{EXIT_INTERRUPTED, Interrupt};
 pub use lock::{FolderBusy, FolderLock};
-pub use output::{counted, grouped, print_err, print_out, quoted};
+pub use output::{OutputError, counted, grouped, print_err, print_out, quoted, write_out};

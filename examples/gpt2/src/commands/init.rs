@@ -60,9 +60,15 @@ impl InitialWeights {
         let source = PretrainedSource::open(&self.path)?;
         let pretrained = source.load(&options, &device.clone().autodiff())?;
         for warning in &pretrained.warnings {
-            if let LoadWarning::NonFinite { name, count, total } = warning {
+            if let LoadWarning::NonFinite {
+                path,
+                name,
+                count,
+                total,
+            } = warning
+            {
                 return Err(Gpt2Error::NonFiniteInit {
-                    path: self.path.clone(),
+                    path: path.clone(),
                     name: name.clone(),
                     count: *count,
                     total: *total,

@@ -14,6 +14,7 @@ mod golden;
 mod init;
 mod log;
 mod model;
+mod output;
 mod program;
 mod prune;
 mod resume;

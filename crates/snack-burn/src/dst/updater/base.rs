@@ -184,9 +184,6 @@ impl Dst {
     ///
     /// Replicas are [forks](Module::fork), not clones: a clone is the same parameter in the graph of
     /// derivatives, so that its backward passes would count for both.
-    ///
-    /// Replicas are [forks](Module::fork), not clones: a clone is the same parameter in the graph of
-    /// derivatives, so that its backward passes would count for both.
     pub fn set_ranks(&mut self, ranks: Arc<dyn Communicator>) {
         self.ranks = ranks;
     }
