@@ -73,6 +73,7 @@ impl FromStr for DeviceList {
     fn from_str(text: &str) -> Result<Self, DeviceListError> {
         let mut list: Option<Self> = None;
         for part in text.split(',') {
+            let part = part.trim();
             let (name, index) = match part.split_once(':') {
                 Some((name, index)) => (name, Some(index)),
                 None => (part, None),
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(list.device, DeviceChoice::Cuda);
         assert_eq!(list.indices, [0, 1, 0]);
         assert_eq!(list.to_string(), "cuda:0,cuda:1,cuda:0");
-        let list: DeviceList = "flex,flex".parse().unwrap();
+        let list: DeviceList = "flex, flex ".parse().unwrap();
         assert_eq!(
             (list.to_string(), list.indices.len()),
             ("flex,flex".into(), 2)

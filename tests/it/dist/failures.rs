@@ -1,5 +1,7 @@
 //! Ranks that diverge, and ranks that die: the others must hear of it, and none may wait for ever.
 
+use burn::module::Module;
+use burn::optim::SgdConfig;
 use snack_burn::dist::{DistError, check_patterns, check_values};
 use snack_burn::nn::sparse_layers;
 use snack_burn::prelude::*;
@@ -43,19 +45,59 @@ fn another_pattern_is_reported_by_all() {
     }
 }
 
+/// As many connections, elsewhere: the shapes of gradients do not tell.
+#[test]
+fn gradients_of_other_patterns_have_no_mean() {
+    let Some(backend) = flex() else { return };
+    let device = backend.autodiff();
+    let errors = on_ranks(2, |ranks| {
+        let net = Net::new(7 * ranks.rank() as u64, &device);
+        let mut rank = Rank::new(net, &DstConfig::static_pattern(), ranks);
+        rank.step().unwrap_err()
+    });
+    for error in errors {
+        let error = error.unwrap();
+        assert!(
+            matches!(&error, DstError::Ranks(DistError::PatternsDiffer { layer, rank: 1, .. }) if layer == "first"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_gradient_that_a_rank_lacks_is_named() {
+    let Some(backend) = flex() else { return };
+    let start = Net::new(3, &backend.autodiff());
+    let errors = on_ranks(3, |ranks| {
+        let mut net = start.replica();
+        if ranks.rank() == 1 {
+            net.last = net.last.no_grad();
+        }
+        let mut rank = Rank::new(net, &DstConfig::static_pattern(), ranks);
+        rank.step().unwrap_err().to_string()
+    });
+    for error in errors {
+        assert_eq!(
+            error.unwrap(),
+            "rank 1 brings no more gradients to `reduce gradients`, expected a gradient of \
+             `last.values` with 40 numbers as on rank 0"
+        );
+    }
+}
+
 #[test]
 fn an_update_refuses_other_patterns() {
     let Some(backend) = flex() else { return };
     let device = backend.autodiff();
     let errors = on_ranks(2, |ranks| {
-        // As many connections, elsewhere.
         let net = Net::new(7 * ranks.rank() as u64, &device);
         let before = net.patterns();
-        let mut rank = Rank::new(net, &DstConfig::rigl(40).with_every(2), ranks);
-        rank.step().unwrap();
-        let error = rank.step().unwrap_err();
-        assert_eq!(rank.net.patterns(), before);
-        error
+        let mut optim = SgdConfig::new().init();
+        let mut dst = DstConfig::set().with_every(1).init(&net).unwrap();
+        dst.set_ranks(ranks);
+        let (net, result) = dst.try_step(net, &mut optim);
+        assert_eq!(net.patterns(), before);
+        result.unwrap_err()
     });
     for error in errors {
         let error = error.unwrap();
@@ -114,6 +156,27 @@ fn a_rank_that_dies_ends_the_others() {
     }
 }
 
+/// As where one rank has less data.
+#[test]
+fn a_rank_that_makes_fewer_steps_ends_the_others() {
+    let Some(backend) = flex() else { return };
+    let start = Net::new(3, &backend.autodiff());
+    let outcomes = on_ranks(2, |ranks| {
+        let steps = 4 - ranks.rank();
+        let mut rank = Rank::new(start.replica(), &DstConfig::rigl(40).with_every(2), ranks);
+        (0..steps).try_for_each(|_| rank.step().map(drop))
+    });
+    let [first, second] = &outcomes[..] else {
+        unreachable!("there are two ranks")
+    };
+    assert!(matches!(second, Ok(Ok(()))));
+    let error = first.as_ref().unwrap().as_ref().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "rank 1 of 2 has left the group (it has ended); continue from the last checkpoint"
+    );
+}
+
 /// An error of one rank's rule ends the others at the same update.
 #[test]
 fn an_error_of_one_rank_is_one_of_all() {
@@ -121,12 +184,15 @@ fn an_error_of_one_rank_is_one_of_all() {
     let start = Net::new(3, &backend.autodiff());
     let errors = on_ranks(2, |ranks| {
         let number = ranks.rank();
-        let mut rank = Rank::new(start.replica(), &DstConfig::set().with_every(2), ranks);
+        let net = start.replica();
+        let config = DstConfig::set().with_every(2);
+        let dst = match number {
+            0 => config.init(&net),
+            // Made for another pattern.
+            _ => config.init(&Net::new(9, &net.first.values.device())),
+        };
+        let mut rank = Rank::with_updater(net, dst.unwrap(), ranks);
         rank.step().unwrap();
-        if number == 1 {
-            // The updater of this rank was made for another pattern.
-            rank.net.first = Net::new(9, &rank.net.first.values.device()).first;
-        }
         rank.step().unwrap_err()
     });
     let errors: Vec<_> = errors.into_iter().map(|error| error.unwrap()).collect();
@@ -159,7 +225,7 @@ fn passes_must_be_equal_in_number() {
     for error in errors {
         assert_eq!(
             error.unwrap(),
-            "1 backward passes went through layer `first` on rank 1, expected 2 as on rank 0"
+            "the number of backward passes through layer `first` is 1 on rank 1, expected 2 as on rank 0"
         );
     }
 }

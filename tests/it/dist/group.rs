@@ -1,5 +1,6 @@
 //! A group of ranks that train a small network.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl Net {
         }
     }
 
-    fn loss(&self, step: usize, rows: std::ops::Range<usize>) -> Tensor<1> {
+    fn loss(&self, step: usize, rows: Range<usize>) -> Tensor<1> {
         let device = self.first.values.device();
         let [width, outputs] = [SIZES[0], SIZES[2]];
         // Four batches again and again, so that there is something to learn.
@@ -73,6 +74,8 @@ pub struct Rank {
     pub net: Net,
     pub dst: Dst,
     pub ranks: Arc<dyn Communicator>,
+    /// The rows of every batch that it trains with; each part weighs the same.
+    pub parts: Vec<Range<usize>>,
     optim: burn::optim::ModuleOptimizer,
     step: usize,
 }
@@ -87,9 +90,12 @@ impl Rank {
     pub fn with_updater(net: Net, mut dst: Dst, ranks: Arc<dyn Communicator>) -> Self {
         dst.set_ranks(ranks.clone());
         let momentum = Some(MomentumConfig::new().with_momentum(0.9));
+        let part = BATCH / ranks.ranks();
+        let begin = part * ranks.rank();
         Self {
             net,
             dst,
+            parts: vec![begin..begin + part],
             ranks,
             optim: SgdConfig::new().with_momentum(momentum).init(),
             step: 0,
@@ -103,9 +109,9 @@ impl Rank {
 
     /// The mean loss of all ranks.
     pub fn step(&mut self) -> Result<f64, DstError> {
-        let part = BATCH / self.ranks.ranks();
-        let begin = part * self.ranks.rank();
-        let loss = self.net.loss(self.step, begin..begin + part);
+        let parts = self.parts.iter().cloned();
+        let losses: Vec<_> = parts.map(|rows| self.net.loss(self.step, rows)).collect();
+        let loss = Tensor::cat(losses, 0).mean();
         self.step += 1;
         let grads = GradientsParams::from_grads(loss.backward(), &self.net);
         let grads = reduce_gradients(&*self.ranks, &self.net, grads)?;

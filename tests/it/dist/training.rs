@@ -64,6 +64,33 @@ fn two_ranks_learn_like_one_with_the_whole_batch() {
     }
 }
 
+/// Every rank weighs the same, however many rows it has.
+#[test]
+fn batches_may_differ_in_size() {
+    let Some(backend) = flex() else { return };
+    let start = Net::new(3, &backend.autodiff());
+    let run = |parts: &[&[std::ops::Range<usize>]], config: &DstConfig| {
+        let runs = on_ranks(parts.len(), |ranks| {
+            let part = parts[ranks.rank()].to_vec();
+            let mut rank = Rank::new(start.replica(), config, ranks.clone());
+            rank.parts = part;
+            let losses: Vec<f64> = (0..20).map(|_| rank.step().unwrap()).collect();
+            check_values(&*ranks, &rank.net).unwrap();
+            (losses, rank.net.patterns())
+        });
+        let runs = runs.into_iter().map(|run| run.expect("no rank panics"));
+        runs.collect::<Vec<_>>()
+    };
+    let config = DstConfig::static_pattern();
+    let one = run(&[&[0..3, 3..8]], &config);
+    let two = run(&[&[0..3], &[3..8]], &config);
+    assert_within("losses", &two[0].0, &one[0].0, 1e-4);
+
+    let rigl = run(&[&[0..3], &[3..8]], &DstConfig::rigl(40).with_every(4));
+    assert_eq!(rigl[0].1, rigl[1].1);
+    assert_ne!(rigl[0].1, start.patterns());
+}
+
 /// One number for each non-zero and each bias.
 #[test]
 fn sparse_layers_send_one_gradient_per_connection() {

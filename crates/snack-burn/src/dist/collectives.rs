@@ -3,7 +3,7 @@
 use burn::tensor::distributed::{CollectiveTensor, ReduceOperation, all_reduce};
 use burn::tensor::{Device, Tensor};
 
-use super::threads::check_equal;
+use super::threads::{check_equal, name_of};
 use super::{Communicator, DistError, Threads, Traffic};
 
 /// A rank that reduces tensors by Burn's collectives (NCCL on CUDA), and meets the other threads of
@@ -119,7 +119,7 @@ impl Communicator for Collectives {
         operation: ReduceOperation,
     ) -> Result<Vec<Tensor<1>>, DistError> {
         self.host.count_reduced(bytes(&tensors));
-        self.reduce("reduce tensors", tensors, operation)
+        self.reduce(name_of(operation), tensors, operation)
     }
 
     /// By a reduction of rows that are zero where another rank has its own.

@@ -90,7 +90,7 @@ pub enum DistError {
         /// Its path on the rank, if there is one.
         found: Option<String>,
     },
-    /// The tensors of a reduction have other shapes or types.
+    /// The tensors of a reduction have other shapes or types, or are gradients of other parameters.
     #[error("rank {rank} brings {found} to `{operation}`, expected {expected} as on rank 0")]
     TensorsDiffer {
         /// The rank.
@@ -104,8 +104,8 @@ pub enum DistError {
     },
     /// The backward passes through a layer differ in number.
     #[error(
-        "{found} backward passes went through layer `{}` on rank {rank}, expected {expected} as on \
-         rank 0",
+        "the number of backward passes through layer `{}` is {found} on rank {rank}, expected \
+         {expected} as on rank 0",
         layer_label(layer)
     )]
     PassesDiffer {

@@ -8,6 +8,7 @@ use super::wire::{Reader, Writer};
 use super::{Communicator, DistError};
 use crate::nn::{FoundLayer, find_layers};
 use crate::pattern::Pattern;
+use crate::tensor::DevicePattern;
 
 /// A hash of patterns: shapes and coordinates, whatever the values are.
 ///
@@ -39,8 +40,13 @@ impl Fingerprint {
     /// Of the patterns of all sparse layers of a model, in the order of the model.
     pub fn of_model<M: Module>(model: &M) -> Self {
         let layers = find_layers(model).into_iter();
-        let patterns = layers.map(|layer| Self::of_pattern(layer.pattern.pattern()).0);
+        let patterns = layers.map(|layer| Self::of_placed(&layer.pattern).0);
         Self(patterns.fold(Self::START, mix))
+    }
+
+    /// As [`of_pattern`](Self::of_pattern), once for each pattern.
+    pub(super) fn of_placed(pattern: &DevicePattern) -> Self {
+        Self(pattern.hash(|pattern| Self::of_pattern(pattern).0))
     }
 }
 
@@ -70,14 +76,26 @@ pub fn check_patterns<M: Module>(ranks: &dyn Communicator, model: &M) -> Result<
 
 /// As [`check_patterns`], of layers that are found already.
 pub(crate) fn check_same(ranks: &dyn Communicator, found: &[FoundLayer]) -> Result<(), DistError> {
-    const OPERATION: &str = "compare patterns";
     if ranks.ranks() == 1 {
         return Ok(());
     }
+    let own = found.iter().map(|layer| {
+        let fingerprint = Fingerprint::of_placed(&layer.pattern);
+        (layer.name.clone(), fingerprint)
+    });
+    compare(ranks, own.collect())
+}
+
+/// Compares paths and fingerprints of layers.
+pub(super) fn compare(
+    ranks: &dyn Communicator,
+    own: Vec<(String, Fingerprint)>,
+) -> Result<(), DistError> {
+    const OPERATION: &str = "compare patterns";
     let mut writer = Writer::default();
-    for layer in found {
-        writer.text(&layer.name);
-        writer.number(Fingerprint::of_pattern(layer.pattern.pattern()).0);
+    for (layer, fingerprint) in own {
+        writer.text(&layer);
+        writer.number(fingerprint.0);
     }
     let messages = ranks.all_gather(OPERATION, writer.into_bytes())?;
     let mut lists = Vec::with_capacity(messages.len());

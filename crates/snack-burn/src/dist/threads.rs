@@ -110,12 +110,12 @@ impl Communicator for Threads {
         operation: ReduceOperation,
     ) -> Result<Vec<Tensor<1>>, DistError> {
         let Some(device) = tensors.first().map(Tensor::device) else {
-            self.tensors("reduce tensors", Vec::new(), shapes)?;
+            self.tensors(name_of(operation), Vec::new(), shapes)?;
             return Ok(Vec::new());
         };
         let data: Vec<_> = tensors.into_iter().map(Tensor::into_data).collect();
         self.count_reduced(bytes(&data));
-        let messages = self.tensors("reduce tensors", data, shapes)?;
+        let messages = self.tensors(name_of(operation), data, shapes)?;
         let ranks: Vec<_> = lists(&messages).collect();
         let reduced = (0..ranks[0].len()).map(|index| {
             let parts: Vec<_> = ranks.iter().map(|list| &list[index]).collect();
@@ -161,6 +161,14 @@ impl Drop for Threads {
             false => "it has ended",
         };
         self.leave(reason);
+    }
+}
+
+/// What a reduction is called, so that a sum does not meet a mean.
+pub(super) fn name_of(operation: ReduceOperation) -> &'static str {
+    match operation {
+        ReduceOperation::Sum => "sum tensors",
+        ReduceOperation::Mean => "average tensors",
     }
 }
 
@@ -315,7 +323,21 @@ mod tests {
             let error = rank.all_reduce(vec![list], ReduceOperation::Sum);
             error.unwrap_err().to_string()
         });
-        let expected = "rank 1 brings [4] F32 to `reduce tensors`, expected [3] F32 as on rank 0";
+        let expected = "rank 1 brings [4] F32 to `sum tensors`, expected [3] F32 as on rank 0";
+        assert_eq!(errors, [expected, expected]);
+    }
+
+    #[test]
+    fn a_sum_does_not_meet_a_mean() {
+        let device = Device::default();
+        let errors = on_ranks(2, |rank| {
+            let operations = [ReduceOperation::Sum, ReduceOperation::Mean];
+            let list = Tensor::<1>::ones([3], &device);
+            let error = rank.all_reduce(vec![list], operations[rank.rank()]);
+            error.unwrap_err().to_string()
+        });
+        let expected = "rank 1 is in `average tensors` while rank 0 is in `sum tensors`; all ranks must do \
+                        the same steps";
         assert_eq!(errors, [expected, expected]);
     }
 
