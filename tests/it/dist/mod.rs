@@ -3,4 +3,6 @@
 mod burn_ddp;
 mod failures;
 mod group;
+#[cfg(feature = "train")]
+mod learner;
 mod training;

@@ -5,7 +5,7 @@
 //! ranks ([`reduce_gradients`]), and topology updates are planned from what all ranks saw. A sparse
 //! layer has one gradient per non-zero, so that the mean of a layer costs `nnz` numbers of traffic
 //! instead of `m k`; slots mean the same connection on every rank because the patterns are the same,
-//! which is checked before and after every update ([`check_patterns`]).
+//! which is checked at every step ([`Fingerprint`]).
 //!
 //! A [`Communicator`] is one rank's end of the connection to the others. [`communicators`] makes those
 //! of a list of devices; each goes to the thread that drives its device:
@@ -60,7 +60,8 @@
 //!
 //! # When a rank dies
 //!
-//! The communicator of a rank leaves the group when it is dropped, a panic included. Whoever waits for
+//! The communicator of a rank leaves the group when its last handle is dropped, a panic included: give
+//! the thread of a rank all handles of it, or a dead rank stays in the group. Whoever waits for
 //! it, or comes to wait for it, gets [`DistError::RankLost`] at once, and [`DistError::TimedOut`] where
 //! a rank neither comes nor leaves. No rank goes on alone: what is left is the last checkpoint.
 

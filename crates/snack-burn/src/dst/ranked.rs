@@ -13,24 +13,23 @@ use crate::nn::find_layers;
 /// One updater for each device, behind a handle that a model carries along through Burn's
 /// `ExecutionStrategy::ddp`, which clones the model for every device. Clones are the same updaters.
 ///
-/// A model that implements Burn's `TrainStep` holds it in a field marked `#[module(skip)]` and asks
-/// for the updater of its own device:
+/// With the feature `train`, `RankedRewiring` carries it for any model. A `TrainStep` of one's own asks
+/// for the updater of the model's device, before the backward pass and after the optimizer step:
 ///
 /// ```text
-/// fn step(&self, batch: Batch) -> TrainOutput<Output> {
-///     self.dst.of(self).listen_to(self);
-///     ...
-/// }
-///
-/// fn optimize(self, optim: &mut ModuleOptimizer, lr: ModuleLearningRate, grads: GradientsParams) -> Self {
-///     let dst = self.dst.of(&self).clone();
-///     let model = optim.step(lr, self, grads);
-///     dst.step(model, optim)
-/// }
+/// dst.of(&model).listen_to(&model);
+/// let output = TrainStep::step(&model, item);
+/// ...
+/// let model = model.optimize(optim, learning_rate, grads);
+/// let model = dst.of(&model).step(model, optim);
 /// ```
 ///
 /// That strategy has reduced the gradients by then, so [`reduce_gradients`](crate::dist::reduce_gradients)
 /// has no place here, and its context must be made with `ReduceOperation::Mean`.
+///
+/// All clones hold the communicators of all ranks, so that a worker that panics does not leave the group:
+/// others that wait for it give up after [`Threads::PATIENCE`](crate::dist::Threads::PATIENCE), unless
+/// the process ends before, as it does when Burn's strategy passes the panic on.
 #[derive(Clone)]
 pub struct RankedDst(Arc<[(Device, SharedDst)]>);
 

@@ -176,6 +176,62 @@ fn a_dynamic_run_changes_no_bit_by_a_stop() {
     assert_eq!(whole, parts);
 }
 
+/// Losses of the steps after a checkpoint.
+fn losses_after(path: &Path, ranks: usize, batch: usize, steps: usize) -> Vec<f64> {
+    let state = RunState::from_value(&Checkpoint::load(path).unwrap().user, path).unwrap();
+    let options = TrainOptions {
+        batch,
+        ..state.options
+    };
+    let corpus = load(&options.text);
+    let losses = on_devices(&devices(ranks), |device, ranks| {
+        let checkpoint = Checkpoint::load(path)?;
+        let (options, counters) = (options.clone(), state.counters.clone());
+        let trainer = Trainer::resume(options, corpus.clone(), device, checkpoint, counters, path);
+        let mut trainer = trainer?.with_ranks(ranks)?;
+        let mut losses = Vec::new();
+        for _ in 0..steps {
+            trainer = trainer.try_step()?;
+            losses.push(trainer.take_loss()?);
+        }
+        Ok(losses)
+    });
+    losses.unwrap()
+}
+
+#[test]
+fn after_a_device_has_died_any_checkpoint_goes_on_with_one_or_two() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |rank: usize| dir.path().join(format!("rank{rank}.bpk"));
+    let args = static_run(dir.path());
+    let options = args.options(TrainOptions::default());
+    let corpus = load(&options.text);
+    let died = on_devices(&devices(2), |device, ranks| {
+        let trainer = Trainer::new(options.clone(), corpus.clone(), device)?;
+        let mut trainer = trainer.with_ranks(ranks)?;
+        for step in 1..=20 {
+            let dies = trainer.rank() == 1 && step == 8;
+            assert!(!dies, "the second device fails in a test");
+            trainer = trainer.try_step()?;
+            if step == 5 {
+                trainer.save(&path(trainer.rank()))?;
+            }
+        }
+        Ok(())
+    });
+    assert_eq!(
+        died.unwrap_err().to_string(),
+        "training on device 1 of 2 failed: the second device fails in a test"
+    );
+
+    let (whole, _) = train(&args, 2, 15);
+    for rank in 0..2 {
+        assert_eq!(losses_after(&path(rank), 2, options.batch, 10), whole[5..]);
+        let one = losses_after(&path(rank), 1, 2 * options.batch, 10);
+        assert_close(&one, &whole[5..], 1e-4);
+    }
+}
+
 #[test]
 fn the_device_that_failed_is_named() {
     let error = on_devices::<()>(&devices(3), |_, ranks| {
@@ -222,6 +278,7 @@ fn the_command_line_refuses_what_is_no_list_of_devices() {
         message(&["--devices", "flex,cuda:0"]).contains("flex and cuda are different back ends")
     );
     assert!(message(&["--devices", "flex:1"]).contains("flex:1 does not exist"));
+    assert!(message(&["--devices", "gpu"]).contains("`gpu` is no back end, expected one of flex"));
     assert!(message(&["--devices", "flex", "--device", "flex"]).contains("cannot be used with"));
     let args = Args::try_parse_from(["gpt2_dst", "--devices", "cuda:0,cuda:1"]).unwrap();
     let options = args.options(TrainOptions::default());
