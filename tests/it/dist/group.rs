@@ -91,11 +91,11 @@ impl Rank {
         dst.set_ranks(ranks.clone());
         let momentum = Some(MomentumConfig::new().with_momentum(0.9));
         let part = BATCH / ranks.ranks();
-        let begin = part * ranks.rank();
+        let rows = part * ranks.rank()..part * (ranks.rank() + 1);
         Self {
             net,
             dst,
-            parts: vec![begin..begin + part],
+            parts: vec![rows],
             ranks,
             optim: SgdConfig::new().with_momentum(momentum).init(),
             step: 0,

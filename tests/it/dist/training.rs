@@ -1,5 +1,7 @@
 //! Several ranks against one rank with the batches of all.
 
+use std::ops::Range;
+
 use snack_burn::dist::{Fingerprint, Traffic, check_values};
 use snack_burn::dst::{Composed, Magnitude};
 use snack_burn::prelude::*;
@@ -69,11 +71,10 @@ fn two_ranks_learn_like_one_with_the_whole_batch() {
 fn batches_may_differ_in_size() {
     let Some(backend) = flex() else { return };
     let start = Net::new(3, &backend.autodiff());
-    let run = |parts: &[&[std::ops::Range<usize>]], config: &DstConfig| {
+    let run = |parts: &[Vec<Range<usize>>], config: &DstConfig| {
         let runs = on_ranks(parts.len(), |ranks| {
-            let part = parts[ranks.rank()].to_vec();
             let mut rank = Rank::new(start.replica(), config, ranks.clone());
-            rank.parts = part;
+            rank.parts = parts[ranks.rank()].clone();
             let losses: Vec<f64> = (0..20).map(|_| rank.step().unwrap()).collect();
             check_values(&*ranks, &rank.net).unwrap();
             (losses, rank.net.patterns())
@@ -81,12 +82,14 @@ fn batches_may_differ_in_size() {
         let runs = runs.into_iter().map(|run| run.expect("no rank panics"));
         runs.collect::<Vec<_>>()
     };
+    let (small, large) = (0..3, 3..8);
+    let joined = [vec![small.clone(), large.clone()]];
+    let divided = [vec![small], vec![large]];
     let config = DstConfig::static_pattern();
-    let one = run(&[&[0..3, 3..8]], &config);
-    let two = run(&[&[0..3], &[3..8]], &config);
+    let [one, two] = [&joined[..], &divided].map(|parts| run(parts, &config));
     assert_within("losses", &two[0].0, &one[0].0, 1e-4);
 
-    let rigl = run(&[&[0..3], &[3..8]], &DstConfig::rigl(40).with_every(4));
+    let rigl = run(&divided, &DstConfig::rigl(40).with_every(4));
     assert_eq!(rigl[0].1, rigl[1].1);
     assert_ne!(rigl[0].1, start.patterns());
 }
