@@ -6,6 +6,7 @@ mod support;
 
 mod damaged_records;
 mod determinism;
+mod dist;
 mod dst;
 mod empty;
 mod finite_differences;

@@ -74,6 +74,29 @@ impl DeviceChoice {
         first.unwrap_or(Self::Flex)
     }
 
+    /// Whether devices of this kind are told apart by their index.
+    pub fn has_indices(self) -> bool {
+        matches!(self, Self::Cuda | Self::Rocm)
+    }
+
+    /// Opens one of several devices, the only one where there are [no indices](Self::has_indices).
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_index(self, index: usize) -> Result<Device, DeviceNotCompiled> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Cuda => Ok(Device::cuda(index)),
+            #[cfg(feature = "rocm")]
+            Self::Rocm => Ok(Device::rocm(index)),
+            device => {
+                let _ = index;
+                device.open()
+            }
+        }
+    }
+
     /// Opens the device.
     ///
     /// # Errors

@@ -1,12 +1,53 @@
 use core::fmt::Display;
 use std::io::{self, Write};
+use thiserror::Error;
 
-/// Prints a line on standard output. A closed one is no reason to end a run.
-pub fn print_out(text: impl Display) {
-    writeln!(io::stdout(), "{text}").ok();
+/// Standard output that takes no more, for example because it is a file on a full disk.
+#[derive(Debug, Error)]
+#[error("cannot write to standard output: {0}")]
+pub struct OutputError(#[from] io::Error);
+
+/// Prints a line on standard output.
+///
+/// # Errors
+///
+/// As [`write_out`].
+pub fn print_out(text: impl Display) -> Result<(), OutputError> {
+    write_out(&format!("{text}\n"))
 }
 
-/// Prints a line on standard error. A closed one is no reason to end a run.
+/// Writes a text to standard output at once. A closed pipe is no fault: whoever read it has seen enough.
+///
+/// An output that was closed before the program began is none, either: Rust puts `/dev/null` in its place.
+///
+/// # Errors
+///
+/// Any other failure to write, such as a full disk or an output that was opened for reading.
+pub fn write_out(text: &str) -> Result<(), OutputError> {
+    match standard_output().and_then(|mut out| write_to(&mut out, text)) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// Standard output as a file: Rust's own handle takes a bad descriptor for an output that discards.
+#[cfg(unix)]
+fn standard_output() -> io::Result<impl Write> {
+    use std::{fs::File, os::fd::AsFd};
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+#[cfg(not(unix))]
+fn standard_output() -> io::Result<impl Write> {
+    Ok(io::stdout())
+}
+
+fn write_to(out: &mut impl Write, text: &str) -> io::Result<()> {
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Prints a line on standard error. One that cannot be written is no reason to end a run.
 pub fn print_err(text: impl Display) {
     writeln!(io::stderr(), "{text}").ok();
 }

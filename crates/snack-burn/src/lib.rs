@@ -4,6 +4,7 @@
 //! * [`nn`]: [`SparseLinear`](nn::SparseLinear), the drop-in for `Linear`; start here.
 //! * [`dst`]: topology updates during training.
 //! * [`checkpoint`]: a training run in one file.
+//! * [`dist`]: data-parallel training on several devices.
 //! * [`tensor`]: [`SparseTensor`](tensor::SparseTensor), sparse matrices with gradients.
 //! * [`pattern`]: coordinates on the host, random ones included.
 //! * [`report`]: what a sparse model looks like, and how it changes.
@@ -25,6 +26,7 @@ mod backend;
 
 pub mod capture;
 pub mod checkpoint;
+pub mod dist;
 pub mod dst;
 pub mod error;
 pub mod nn;

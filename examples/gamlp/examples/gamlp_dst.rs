@@ -9,15 +9,18 @@ fn main() -> ExitCode {
     let outcome = Interrupt::on_ctrl_c()
         .map_err(GamlpError::from)
         .and_then(|interrupt| gamlp::run(&args, &interrupt));
-    match outcome {
-        Ok(outcome @ Outcome::Finished { .. }) => {
-            print_out(outcome);
-            ExitCode::SUCCESS
+    let printed = outcome.and_then(|outcome| match outcome {
+        Outcome::Finished { .. } => {
+            print_out(outcome)?;
+            Ok(ExitCode::SUCCESS)
         }
-        Ok(outcome @ Outcome::Interrupted { .. }) => {
+        Outcome::Interrupted { .. } => {
             print_err(outcome);
-            ExitCode::from(EXIT_INTERRUPTED)
+            Ok(ExitCode::from(EXIT_INTERRUPTED))
         }
+    });
+    match printed {
+        Ok(code) => code,
         Err(error) => {
             print_err(format_args!("error: {error}"));
             ExitCode::from(error.exit_code())

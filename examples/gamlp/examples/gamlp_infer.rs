@@ -6,15 +6,15 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = InferArgs::parse();
-    match infer(&args) {
-        Ok(report) if args.json => {
-            print_out(report.to_json());
-            ExitCode::SUCCESS
-        }
-        Ok(report) => {
-            print_out(report);
-            ExitCode::SUCCESS
-        }
+    let printed = infer(&args).and_then(|report| {
+        let printed = match args.json {
+            true => print_out(report.to_json()),
+            false => print_out(report),
+        };
+        Ok(printed?)
+    });
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             print_err(format_args!("error: {error}"));
             ExitCode::from(error.exit_code())

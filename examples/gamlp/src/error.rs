@@ -1,5 +1,5 @@
 use crate::{ConfigError, DataError, DeviceChoice, SyntheticError};
-use example_support::{DeviceNotCompiled, FolderBusy};
+use example_support::{DeviceNotCompiled, FolderBusy, OutputError};
 use snack_burn::{
     error::SparseError,
     prelude::{CheckpointError, DstError},
@@ -203,6 +203,10 @@ pub enum GamlpError {
         /// The learning rate of the run.
         learning_rate: f64,
     },
+
+    /// A result cannot be printed.
+    #[error(transparent)]
+    Output(#[from] OutputError),
 
     /// The handler for Ctrl-C cannot be installed.
     #[error("cannot listen for Ctrl-C: {0}")]

@@ -18,7 +18,8 @@ pub use config::*;
 pub use data::*;
 pub use error::*;
 pub use example_support::{
-    DeviceChoice, EXIT_INTERRUPTED, GpuMeter, GpuReading, Interrupt, print_err, print_out,
+    DeviceChoice, EXIT_INTERRUPTED, GpuMeter, GpuReading, Interrupt, OutputError, print_err,
+    print_out,
 };
 pub use graph::*;
 pub use infer::*;

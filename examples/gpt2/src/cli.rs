@@ -1,15 +1,18 @@
 use crate::{
-    ConfigError, Corpus, Counters, DeviceChoice, Gpt2Error, Interrupt, LogWriter, MlpMode, Outcome,
-    Precision, Progress, PruneScope, RunDir, RunState, Text, TextId, TextLoader, Tokenizer,
-    TrainOptions, Trainer,
+    ConfigError, Corpus, Counters, DeviceChoice, DeviceList, Gpt2Error, Interrupt, LogWriter,
+    MlpMode, Outcome, Precision, Progress, PruneScope, Records, RunDir, RunState, Text, TextId,
+    TextLoader, Tokenizer, TrainOptions, Trainer,
     commands::InitialWeights,
-    print_err, train,
+    on_devices, print_err, train,
     train::{method_parser, profile_of},
 };
 use clap::Parser;
 use example_support::{FolderLock, counted, grouped};
 use snack_burn::{dst::Preset, prelude::Checkpoint};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
 
 /// Where runs without `--out` go, as `runs/gpt2-dst-001` and so on.
 const RUNS: &str = "runs";
@@ -65,6 +68,10 @@ pub struct Args {
     /// of cuda, metal, rocm, vulkan, wgpu, cpu, flex that is compiled in]
     #[arg(long, value_enum)]
     pub device: Option<DeviceChoice>,
+    /// Devices that train together, as in cuda:0,cuda:1: each has --batch windows of every pass and a
+    /// replica of the model
+    #[arg(long, value_name = "LIST", conflicts_with = "device")]
+    pub devices: Option<DeviceList>,
     /// Start from weights instead of random ones: a Hugging Face folder, what gpt2_convert wrote, or a
     /// run; sizes come from there, and weights are dropped by magnitude as --mode and --sparsity say
     #[arg(long, value_name = "PATH", conflicts_with = "resume")]
@@ -155,7 +162,15 @@ impl Args {
             },
             init: self.init.clone().or(base.init),
             method: self.method.unwrap_or(base.method),
-            device: self.device.unwrap_or(base.device),
+            device: match &self.devices {
+                Some(devices) => devices.device,
+                None => self.device.unwrap_or(base.device),
+            },
+            devices: match (&self.devices, self.device) {
+                (Some(devices), _) => devices.indices.clone(),
+                (None, Some(_)) => Vec::new(),
+                (None, None) => base.devices,
+            },
             text: given(&self.text, base.text),
             valid: given(&self.valid, base.valid),
             tokenizer: self.tokenizer.unwrap_or(base.tokenizer),
@@ -239,32 +254,45 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     }
     let options = args.options(base);
     check_options(args, &options)?;
-    let device = options.device.open()?;
+    let devices = options.device_list().open()?;
     if let Some(out) = &args.out {
         RunDir::check_free(out, args.overwrite)?;
     }
     let corpus = load_corpus(args, &options)?;
-    let trainer = match init {
-        None => Trainer::new(options, corpus, &device)?,
-        Some(init) => {
-            let model = init.load(args, &device)?;
-            let options = TrainOptions {
-                model: model.config.model,
-                ..options
-            };
-            Trainer::from_model(options, corpus, &device, model.model)?
+    finished(on_devices(&devices, |device, ranks| {
+        let (options, corpus) = (options.clone(), corpus.clone());
+        let trainer = match &init {
+            None => Trainer::new(options, corpus, device)?,
+            Some(init) => {
+                let model = init.load(args, device, ranks.rank() == 0)?;
+                let options = TrainOptions {
+                    model: model.config.model,
+                    ..options
+                };
+                Trainer::from_model(options, corpus, device, model.model)?
+            }
+        };
+        // No file is written before all devices have their model.
+        let trainer = trainer.with_ranks(ranks)?;
+        if trainer.rank() > 0 {
+            return train(trainer, None, interrupt);
         }
-    };
-    let dir = match &args.out {
-        Some(out) => RunDir::create(out, args.overwrite)?,
-        None => RunDir::create_numbered(Path::new(RUNS), PREFIX)?,
-    };
-    let _lock = FolderLock::acquire(dir.path())?;
-    dir.remove_leftovers();
-    // The checkpoint first: a run killed in between resumes at step 0 and drops the old log.
-    trainer.save(&dir.checkpoint())?;
-    let mut log = LogWriter::create(&dir.log())?;
-    drive(args, trainer, &dir, &mut log, interrupt)
+        let dir = match &args.out {
+            Some(out) => RunDir::create(out, args.overwrite)?,
+            None => RunDir::create_numbered(Path::new(RUNS), PREFIX)?,
+        };
+        let _lock = FolderLock::acquire(dir.path())?;
+        dir.remove_leftovers();
+        // The checkpoint first: a run killed in between resumes at step 0 and drops the old log.
+        trainer.save(&dir.checkpoint())?;
+        let mut log = LogWriter::create(&dir.log())?;
+        drive(args, trainer, &dir, &mut log, interrupt)
+    }))
+}
+
+/// The first device has the outcome.
+fn finished(outcome: Result<Option<Outcome>, Gpt2Error>) -> Result<Outcome, Gpt2Error> {
+    outcome.map(|outcome| outcome.expect("the first device has records"))
 }
 
 fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
@@ -293,7 +321,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     }
     check_steps(&options, &state.counters)?;
     check_options(args, &options)?;
-    let device = options.device.open()?;
+    let devices = options.device_list().open()?;
     let corpus = load_corpus(args, &options)?;
     let (given, stored) = (corpus.id(), &state.corpus);
     if !given.text.same_text(&stored.text) {
@@ -312,25 +340,40 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         return Err(mismatch("--valid", name(&given.valid), name(&stored.valid)));
     }
     let step = state.counters.step;
-    let trainer = Trainer::resume(options, corpus, &device, checkpoint, state.counters, &path)?;
-    if step > 0 && !dir.log().exists() {
-        print_err(format_args!(
-            "warning: the log {} is missing; a new one begins after step {step}",
-            dir.log().display()
-        ));
-    }
-    let mut log = LogWriter::resume(&dir.log(), step)?;
-    dir.remove_leftovers();
-    if !args.quiet {
-        for change in differences {
+    // Each device takes a copy; the first one takes what was read already.
+    let read = Mutex::new(Some(checkpoint));
+    finished(on_devices(&devices, |device, ranks| {
+        let read = read.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let checkpoint = match read {
+            Some(checkpoint) => checkpoint,
+            None => Checkpoint::load(&path)?,
+        };
+        let (options, counters) = (options.clone(), state.counters.clone());
+        let trainer =
+            Trainer::resume(options, corpus.clone(), device, checkpoint, counters, &path)?;
+        let trainer = trainer.with_ranks(ranks)?;
+        if trainer.rank() > 0 {
+            return train(trainer, None, interrupt);
+        }
+        if step > 0 && !dir.log().exists() {
             print_err(format_args!(
-                "{} changes from {} to {}",
-                change.flag, change.stored, change.given
+                "warning: the log {} is missing; a new one begins after step {step}",
+                dir.log().display()
             ));
         }
-        print_err(format_args!("resuming after step {step}"));
-    }
-    drive(args, trainer, &dir, &mut log, interrupt)
+        let mut log = LogWriter::resume(&dir.log(), step)?;
+        dir.remove_leftovers();
+        if !args.quiet {
+            for change in &differences {
+                print_err(format_args!(
+                    "{} changes from {} to {}",
+                    change.flag, change.stored, change.given
+                ));
+            }
+            print_err(format_args!("resuming after step {step}"));
+        }
+        drive(args, trainer, &dir, &mut log, interrupt)
+    }))
 }
 
 fn check_options(args: &Args, options: &TrainOptions) -> Result<(), Gpt2Error> {
@@ -380,13 +423,18 @@ fn drive(
     dir: &RunDir,
     log: &mut LogWriter,
     interrupt: &Interrupt,
-) -> Result<Outcome, Gpt2Error> {
+) -> Result<Option<Outcome>, Gpt2Error> {
     let options = trainer.options();
     let progress = Progress::new(trainer.counters().step, options.steps, args.quiet);
     for line in introduction(&trainer, dir) {
         progress.line(&line);
     }
-    train(trainer, dir, log, &progress, interrupt)
+    let records = Records {
+        dir,
+        log,
+        progress: &progress,
+    };
+    train(trainer, Some(records), interrupt)
 }
 
 fn introduction(trainer: &Trainer, dir: &RunDir) -> [String; 3] {
@@ -414,7 +462,7 @@ fn introduction(trainer: &Trainer, dir: &RunDir) -> [String; 3] {
     [
         format!(
             "GPT-2 on {} in {}: {} of width {}, {}, context {}; {} MLPs{topology}",
-            options.device,
+            options.device_list(),
             options.precision,
             counted(model.layers, "block"),
             model.width,

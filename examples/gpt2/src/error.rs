@@ -1,6 +1,9 @@
 use crate::{ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError};
-use example_support::{DeviceNotCompiled, FolderBusy};
-use snack_burn::prelude::{CheckpointError, DstError};
+use example_support::{DeviceNotCompiled, FolderBusy, OutputError, counted};
+use snack_burn::{
+    dist::DistError,
+    prelude::{CheckpointError, DstError},
+};
 use std::{io, path::PathBuf};
 use thiserror::Error;
 
@@ -22,6 +25,21 @@ pub enum Gpt2Error {
         device: DeviceChoice,
         /// The devices of this build.
         available: String,
+    },
+
+    /// The devices that train together cannot go on.
+    #[error("training on several devices: {0}")]
+    Ranks(#[from] DistError),
+
+    /// The program has failed on one of several devices.
+    #[error("training on device {rank} of {ranks} failed: {message}")]
+    RankPanicked {
+        /// The device, counted from 0.
+        rank: usize,
+        /// Number of devices.
+        ranks: usize,
+        /// What it said.
+        message: String,
     },
 
     /// A text cannot be read or turned into tokens.
@@ -95,11 +113,12 @@ pub enum Gpt2Error {
 
     /// Weights to start from that nothing can be learnt from.
     #[error(
-        "{count} of the {total} elements of {name} in {} are infinite or not a number, and so would the loss \
-         be; choose another --init", path.display()
+        "{count} of the {} of {name} in {} {} infinite or not a number, and so would the loss be; choose another \
+         --init",
+        counted(*total, "element"), path.display(), if *count == 1 { "is" } else { "are" }
     )]
     NonFiniteInit {
-        /// The folder or file.
+        /// The file.
         path: PathBuf,
         /// The tensor.
         name: String,
@@ -237,6 +256,10 @@ pub enum Gpt2Error {
         vocabulary: usize,
     },
 
+    /// A result cannot be printed.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+
     /// The handler for Ctrl-C cannot be installed.
     #[error("cannot listen for Ctrl-C: {0}")]
     Interrupt(#[from] ctrlc::Error),
@@ -260,5 +283,34 @@ impl Gpt2Error {
             path,
             source,
         }
+    }
+}
+
+/// An error of the crate tempfile without the path that it adds: the temporary name of a file says nothing
+/// to those who asked for another one.
+pub(crate) fn without_path(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path \"") {
+        Some((reason, _)) if error.get_ref().is_some() => io::Error::new(error.kind(), reason),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_paths_are_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let absent = dir.path().join("absent");
+        let expected = std::fs::read_dir(&absent).unwrap_err();
+        let error = tempfile::NamedTempFile::new_in(&absent).unwrap_err();
+        assert!(error.to_string().contains("absent"), "{error}");
+
+        let error = without_path(error);
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(error.to_string(), expected.to_string());
+        assert!(without_path(expected).raw_os_error().is_some());
     }
 }

@@ -25,7 +25,8 @@ pub use decode::*;
 pub use error::*;
 pub use eval::*;
 pub use example_support::{
-    DeviceChoice, EXIT_INTERRUPTED, GpuMeter, GpuReading, Interrupt, print_err, print_out,
+    DeviceChoice, DeviceList, EXIT_INTERRUPTED, GpuMeter, GpuReading, Interrupt, OutputError,
+    print_err, print_out,
 };
 pub use init::*;
 pub use model::*;

@@ -1,5 +1,7 @@
 //! Burn's `Learner` and a plain loop give the same run, gradient accumulation included.
 
+use core::fmt::Display;
+
 use burn::data::dataloader::{DataLoaderBuilder, batcher::Batcher};
 use burn::data::dataset::InMemDataset;
 use burn::lr_scheduler::constant::ConstantLr;
@@ -18,7 +20,7 @@ use super::presets::Chain;
 use crate::support::records::contents;
 use crate::support::{flex, tensor2};
 
-const BATCHES: usize = 10;
+pub const BATCHES: usize = 10;
 const RATE: f64 = 0.01;
 
 #[derive(Clone, Debug)]
@@ -41,7 +43,7 @@ impl Batcher<usize, Inputs> for Numbered {
 }
 
 impl Chain {
-    fn regression(&self, Inputs(x): Inputs) -> RegressionOutput {
+    pub fn regression(&self, Inputs(x): Inputs) -> RegressionOutput {
         let y = self.forward(x);
         let target = y.zeros_like();
         let loss = (y.clone() - 0.5).powi_scalar(2).mean();
@@ -68,7 +70,7 @@ impl InferenceStep for Chain {
     }
 }
 
-fn config() -> DstConfig {
+pub fn config() -> DstConfig {
     DstConfig::rigl(40).with_every(2)
 }
 
@@ -95,17 +97,27 @@ fn plain(mut net: Chain, order: &[usize], accumulation: usize) -> (Chain, DstSta
 /// The model and the updater after two epochs in a learner.
 fn learner(start: &Chain, execution: ExecutionStrategy, accumulation: usize) -> (Chain, DstState) {
     let device = start.layers[0].values.device();
+    let dst = SharedDst::from(config().init(start).unwrap());
+    let model = Rewiring::new(start.clone(), dst.clone());
+    let model = launch(model, &device, execution, accumulation).model;
+    (model, dst.state())
+}
+
+/// A model on `device` after two epochs in a learner.
+pub fn launch<M>(model: M, device: &Device, execution: ExecutionStrategy, accumulation: usize) -> M
+where
+    M: Module + Display + Send + 'static + TrainStep<Input = Inputs, Output = RegressionOutput>,
+    M: InferenceStep<Input = Inputs, Output = RegressionOutput>,
+{
     let loader = |device: &Device| {
         DataLoaderBuilder::new(Numbered)
             .batch_size(1)
             .set_device(device.clone())
             .build(InMemDataset::new((0..BATCHES).collect()))
     };
-    let dst = SharedDst::from(config().init(start).unwrap());
-    let model = Rewiring::new(start.clone(), dst.clone());
     let learner = Learner::new(model, AdamWConfig::new().init(), ConstantLr::new(RATE));
     let folder = tempfile::tempdir().unwrap();
-    let loaders = (loader(&device), loader(&device.clone().inner()));
+    let loaders = (loader(device), loader(&device.clone().inner()));
     let training = SupervisedTraining::new(folder.path(), loaders.0, loaders.1)
         .num_epochs(2)
         .with_training_strategy(execution.into())
@@ -115,8 +127,7 @@ fn learner(start: &Chain, execution: ExecutionStrategy, accumulation: usize) -> 
         1 => training,
         more => training.grads_accumulation(more),
     };
-    let model = training.launch(learner).model.model;
-    (model, dst.state())
+    training.launch(learner).model
 }
 
 #[test]

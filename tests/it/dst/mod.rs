@@ -6,8 +6,8 @@ mod followers;
 mod groups;
 mod guards;
 #[cfg(feature = "train")]
-mod learner;
-mod presets;
-mod probe;
+pub mod learner;
+pub mod presets;
+pub mod probe;
 mod resume;
 mod rigl;

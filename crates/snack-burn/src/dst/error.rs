@@ -1,5 +1,6 @@
 //! What can be wrong with a topology method.
 
+use crate::dist::DistError;
 use crate::error::SparseError;
 use crate::nn::layer_label;
 
@@ -305,6 +306,9 @@ pub enum DstError {
     /// A pattern, or a list of coordinates, is wrong.
     #[error(transparent)]
     Sparse(#[from] SparseError),
+    /// The ranks that train together cannot go on.
+    #[error(transparent)]
+    Ranks(#[from] DistError),
 }
 
 /// A number in a message, without long rows of digits.

@@ -29,8 +29,9 @@ use super::{Dst, DstError, DstState, History, TopologyUpdate};
 ///
 /// With the feature `train`, `Rewiring` does both for any model. The `Learner` calls `optimize` once
 /// for every optimizer step, also when it accumulates gradients or spreads a batch over several
-/// devices. Its strategy for distributed data parallelism runs a learner for each device, which is
-/// not supported: they would all count steps of the one updater.
+/// devices. Its strategy for distributed data parallelism runs a learner for each device, which one
+/// updater does not support: they would all count its steps. [`RankedDst`](crate::dst::RankedDst) has
+/// an updater for each.
 #[derive(Clone)]
 pub struct SharedDst(Arc<Shared>);
 

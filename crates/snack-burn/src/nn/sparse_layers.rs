@@ -156,9 +156,16 @@ impl ModuleMapper for Replacer {
         let new = layer_of(&self.path, "values").and_then(|layer| self.weights.remove(&layer));
         let Some(new) = new else { return param };
         self.current = Some((new.pattern, new.index));
+        let id = param.id;
         param.map(|old| {
             let options = (&old.device(), old.dtype());
-            Tensor::from_data(new.values, options).set_require_grad(old.is_require_grad())
+            let new = Tensor::from_data(new.values, options);
+            let new = new.set_require_grad(old.is_require_grad());
+            // Burn's data parallelism reduces the gradients of marked parameters only.
+            match old.is_autodiff() && old.is_distributed() {
+                true => new.set_distributed(id),
+                false => new,
+            }
         })
     }
 

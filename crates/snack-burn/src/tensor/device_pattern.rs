@@ -37,6 +37,8 @@ struct DerivedIndex {
     host: Mutex<HostIndex>,
     rows: OnceLock<[Tensor<1, Int>; 3]>,
     columns: OnceLock<[Tensor<1, Int>; 3]>,
+    /// A hash of the coordinates.
+    hash: OnceLock<u64>,
 }
 
 impl DevicePattern {
@@ -89,6 +91,11 @@ impl DevicePattern {
         let by_row = rows + 1 + 2 * coordinates;
         let by_column = cols + 1 + coordinates + padded;
         size_of::<i32>() * (by_row + by_column)
+    }
+
+    /// What `hash` makes of the coordinates; it is asked once for all clones, and is always the same one.
+    pub(crate) fn hash(&self, hash: impl FnOnce(&Pattern) -> u64) -> u64 {
+        *self.index.hash.get_or_init(|| hash(&self.pattern))
     }
 
     pub(super) fn with_id(mut self, id: ParamId) -> Self {

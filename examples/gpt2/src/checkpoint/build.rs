@@ -69,10 +69,10 @@ fn read_sparse(
     let part = |part: &str| format!("{name}.{part}");
     let found = files.integers(&part(SHAPE), &[2])?;
     if found != [d_output as i32, d_input as i32] {
-        return Err(WeightFileError::Shape {
+        return Err(WeightFileError::SparseShape {
             path: files.file_of(&part(SHAPE)).to_owned(),
-            found: found.iter().map(|&dim| dim.max(0) as usize).collect(),
-            expected: vec![d_output, d_input],
+            found,
+            expected: [d_output, d_input],
             name,
         });
     }

@@ -1,4 +1,5 @@
 use super::HeaderFault;
+use example_support::counted;
 use safetensors::Dtype;
 use snack_burn::prelude::SparseError;
 use std::{
@@ -116,6 +117,19 @@ pub enum WeightFileError {
         expected: Vec<usize>,
     },
 
+    /// A sparse matrix says of itself that it has another shape.
+    #[error("{}: the matrix {name} has shape {found:?}, but must have {expected:?}", path.display())]
+    SparseShape {
+        /// The file.
+        path: PathBuf,
+        /// The matrix.
+        name: String,
+        /// Its shape, of which a number may be negative.
+        found: Vec<i32>,
+        /// The shape that `config.json` implies.
+        expected: [usize; 2],
+    },
+
     /// A tensor has numbers of a type that it cannot have.
     #[error("{}: the tensor {name} has type {found:?}, but must have {allowed}", path.display())]
     DataType {
@@ -164,8 +178,8 @@ pub enum WeightFileError {
 
     /// Finite weights would become infinite.
     #[error(
-        "{count} weights of {name} are too large for {dtype} and would become infinite; choose \
-         bf16 or f32"
+        "{} of {name} {} too large for {dtype} and would become infinite; choose bf16 or f32",
+        counted(*count, "weight"), if *count == 1 { "is" } else { "are" }
     )]
     Overflow {
         /// The first tensor with such weights.

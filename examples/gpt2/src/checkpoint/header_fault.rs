@@ -1,3 +1,4 @@
+use example_support::counted;
 use safetensors::{Dtype, tensor::TensorInfo};
 use serde_json::Value;
 use thiserror::Error;
@@ -11,7 +12,7 @@ const MAX_HEADER: usize = 100_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HeaderFault {
     /// Not even the length of the header is there.
-    #[error("it has {found} bytes, but must have at least 8")]
+    #[error("it has {}, but must have at least 8", counted(*found, "byte"))]
     TooShort {
         /// Length of the file.
         found: usize,
@@ -79,7 +80,8 @@ pub enum HeaderFault {
     },
     /// A tensor has more or fewer bytes than its shape says.
     #[error(
-        "the tensor {tensor} has {found} bytes, but {dtype:?} of shape {shape:?} needs {needed}"
+        "the tensor {tensor} has {}, but {dtype:?} of shape {shape:?} needs {needed}",
+        counted(*found, "byte")
     )]
     Size {
         /// The tensor.

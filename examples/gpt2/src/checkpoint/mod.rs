@@ -17,6 +17,7 @@ mod save;
 mod source;
 mod staging;
 mod storage_report;
+mod temporary_folder;
 mod warning;
 mod weight_files;
 

@@ -5,9 +5,10 @@ use super::{
     staging::Staging,
     weight_files::{DENSE_FILE, INDEX_FILE, SPARSE_FILE, SPARSE_FORMAT, SPARSE_VERSION},
 };
-use crate::{Gpt2, LayerNorm, MlpLinear};
+use crate::{Gpt2, LayerNorm, MlpLinear, error::without_path};
 use burn::nn::Linear;
 use clap::ValueEnum;
+use safetensors::SafeTensorError;
 use std::{
     collections::HashMap,
     fs,
@@ -65,17 +66,19 @@ pub fn save_pretrained(
 ) -> Result<(), WeightFileError> {
     let mut staging = Staging::new(dir, options.overwrite)?;
     let name = options.format.file_name();
-    staging.add(name, |path| write_weights(model, options, path))?;
+    staging.add(name, |path, target| {
+        write_weights(model, options, path, target)
+    })?;
     for companion in &options.companions {
         let name = companion.file_name().unwrap_or_default().to_string_lossy();
-        staging.add(&name, |path| {
+        staging.add(&name, |path, _| {
             let copied = fs::copy(companion, path).map(|_| ());
             copied.map_err(WeightFileError::io("copy", companion))
         })?;
     }
-    staging.add("config.json", |path| {
+    staging.add("config.json", |path, target| {
         let text = config.to_json(options.dtype);
-        fs::write(path, text).map_err(WeightFileError::io("write", path))
+        fs::write(path, text).map_err(WeightFileError::io("write", target))
     })?;
     staging.commit()?;
 
@@ -89,7 +92,13 @@ pub fn save_pretrained(
     Ok(())
 }
 
-fn write_weights(model: &Gpt2, options: &SaveOptions, path: &Path) -> Result<(), WeightFileError> {
+/// Writes the file `path`; errors name it `target`.
+fn write_weights(
+    model: &Gpt2,
+    options: &SaveOptions,
+    path: &Path,
+    target: &Path,
+) -> Result<(), WeightFileError> {
     let tensors = output_tensors(model, options);
     let format = match options.format {
         WeightFormat::Hf => "pt".to_string(),
@@ -101,11 +110,14 @@ fn write_weights(model: &Gpt2, options: &SaveOptions, path: &Path) -> Result<(),
         .iter()
         .map(|(name, tensor)| (name.clone(), tensor.overflows()))
         .collect();
-    safetensors::serialize_to_file(tensors, Some(notes), path).map_err(|error| {
-        WeightFileError::Write {
-            path: path.to_owned(),
-            reason: error.to_string(),
+    safetensors::serialize_to_file(tensors, Some(notes), path).map_err(|error| match error {
+        SafeTensorError::IoError(error) => {
+            WeightFileError::io("write", target)(without_path(error))
         }
+        error => WeightFileError::Write {
+            path: target.to_owned(),
+            reason: error.to_string(),
+        },
     })?;
     match overflows.into_iter().find(|(_, count)| count.get() > 0) {
         None => Ok(()),

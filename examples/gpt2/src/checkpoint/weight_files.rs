@@ -119,6 +119,7 @@ impl WeightFiles {
         let count = values.iter().filter(|value| !value.is_finite()).count();
         if count > 0 {
             warnings.push(LoadWarning::NonFinite {
+                path: self.file_of(name).to_owned(),
                 name: name.to_owned(),
                 count,
                 total: values.len(),

@@ -83,7 +83,8 @@ pub enum ReportForm {
 /// # Errors
 ///
 /// Any of [`PretrainedSource::open`], [`PretrainedSource::load`] and [`save_pretrained`];
-/// [`Gpt2Error::Config`] for options that do not fit each other.
+/// [`Gpt2Error::Config`] for options that do not fit each other; [`Gpt2Error::Output`] if the report cannot
+/// be printed, after the weights have been written.
 pub fn convert(args: &ConvertArgs) -> Result<(), Gpt2Error> {
     if let Some(to) = &args.to {
         check_output_folder(to, args.overwrite)?;
@@ -125,9 +126,9 @@ pub fn convert(args: &ConvertArgs) -> Result<(), Gpt2Error> {
     if let Some(form) = args.report {
         let report = StorageReport::new(&pretrained.model, &pretrained.config, dtype);
         match form {
-            ReportForm::Table => print_out(report),
+            ReportForm::Table => print_out(report)?,
             ReportForm::Json => {
-                print_out(serde_json::to_string(&report).expect("all keys are strings"));
+                print_out(serde_json::to_string(&report).expect("all keys are strings"))?;
             }
         }
     }

@@ -71,7 +71,7 @@ impl EvaluateArgs {
 ///
 /// [`Gpt2Error::Config`] for options out of range and for a text that is shorter than a block;
 /// [`Gpt2Error::Text`] for one that cannot be read; [`Gpt2Error::NoTokenizer`] for a model of other tokens;
-/// [`Gpt2Error::LossNotFinite`]; any error of [`ModelArgs::open`] and [`ModelArgs::load`].
+/// [`Gpt2Error::LossNotFinite`]; [`Gpt2Error::Output`]; any error of [`ModelArgs::open`] and [`ModelArgs::load`].
 pub fn evaluate(args: &EvaluateArgs) -> Result<(), Gpt2Error> {
     let batch = args.batch.unwrap_or(DEFAULT_BATCH);
     crate::config::within("--batch", batch, 1, 1 << 16)?;
@@ -120,11 +120,11 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), Gpt2Error> {
         strided: score(&strided)?,
         seconds: start.elapsed().as_secs_f64(),
     };
-    match args.json {
+    let printed = match args.json {
         true => print_out(report.to_json()),
         false => print_out(report),
-    }
-    Ok(())
+    };
+    Ok(printed?)
 }
 
 /// Scores a text and shows how far it is.

@@ -4,9 +4,10 @@ use crate::{
     StreamDecoder, Token, Tokenizer, generate, print_err, print_out,
 };
 use clap::Parser;
+use example_support::{OutputError, write_out};
 use std::{
     fs,
-    io::{self, IsTerminal, Read, Write},
+    io::{self, IsTerminal, Read},
     path::PathBuf,
     time::Instant,
 };
@@ -135,7 +136,7 @@ impl GenerateArgs {
 ///
 /// [`Gpt2Error::Config`] for options out of range, and for prompts and numbers of tokens that the context
 /// cannot hold; [`Gpt2Error::NoTokenizer`] for a model of other tokens; [`Gpt2Error::Generate`] if its
-/// logits are not finite; any error of [`ModelArgs::open`] and [`ModelArgs::load`].
+/// logits are not finite; [`Gpt2Error::Output`]; any error of [`ModelArgs::open`] and [`ModelArgs::load`].
 pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
     let mut sampler = Sampler::new(args.sampling())?;
     let choice = args.weights.device();
@@ -162,8 +163,9 @@ pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
     let result = generate(&mut decoder, &prompt, count, end, &mut sampler, |tokens| {
         out.write(tokens);
     });
-    let text = out.finish();
+    let text = out.finish(result.is_ok());
     let generation = result?;
+    let text = text?;
     let report = GenerateReport {
         model: args.weights.model.clone(),
         device: choice,
@@ -176,7 +178,7 @@ pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
         generation,
     };
     if args.json {
-        print_out(report.to_json());
+        print_out(report.to_json())?;
     } else if !args.quiet {
         print_err(report);
     }
@@ -204,11 +206,13 @@ fn end_of_text(tokenizer: Tokenizer) -> Option<u32> {
     }
 }
 
-/// The text as it comes. A closed standard output is no reason to fail.
+/// The text as it comes.
 struct Output {
     stream: StreamDecoder,
     text: String,
     hidden: bool,
+    /// The first failure to write; nothing is written after it.
+    written: Result<(), OutputError>,
 }
 
 impl Output {
@@ -217,6 +221,7 @@ impl Output {
             stream: tokenizer.decoder(),
             text: String::new(),
             hidden,
+            written: Ok(()),
         }
     }
 
@@ -230,18 +235,21 @@ impl Output {
         }
     }
 
-    fn finish(self) -> String {
+    /// All of the text. Its line ends here, unless there is none because writing it failed.
+    fn finish(mut self, complete: bool) -> Result<String, OutputError> {
         let rest = self.stream.clone().finish();
-        self.show(&format!("{rest}\n"));
-        self.text + &rest
+        self.text.push_str(&rest);
+        let end = match complete || !self.text.is_empty() {
+            true => "\n",
+            false => "",
+        };
+        self.show(&format!("{rest}{end}"));
+        self.written.map(|()| self.text)
     }
 
-    fn show(&self, text: &str) {
-        if !self.hidden {
-            let mut out = io::stdout();
-            out.write_all(text.as_bytes())
-                .and_then(|()| out.flush())
-                .ok();
+    fn show(&mut self, text: &str) {
+        if !self.hidden && self.written.is_ok() && !text.is_empty() {
+            self.written = write_out(text);
         }
     }
 }

@@ -53,22 +53,32 @@ impl InitialWeights {
             .with_sparsity(sparsity.unwrap_or(0.0)))
     }
 
-    /// Reads the weights onto `device` with autodiff. Warnings go to standard error.
-    pub fn load(self, args: &Args, device: &Device) -> Result<Pretrained, Gpt2Error> {
+    /// Reads the weights onto `device` with autodiff. Warnings go to standard error if `warns`.
+    pub fn load(&self, args: &Args, device: &Device, warns: bool) -> Result<Pretrained, Gpt2Error> {
         let options = self.load_options(args);
-        let pretrained = self.source.load(&options, &device.clone().autodiff())?;
+        // Each of several devices takes the weights away.
+        let source = PretrainedSource::open(&self.path)?;
+        let pretrained = source.load(&options, &device.clone().autodiff())?;
         for warning in &pretrained.warnings {
-            if let LoadWarning::NonFinite { name, count, total } = warning {
+            if let LoadWarning::NonFinite {
+                path,
+                name,
+                count,
+                total,
+            } = warning
+            {
                 return Err(Gpt2Error::NonFiniteInit {
-                    path: self.path.clone(),
+                    path: path.clone(),
                     name: name.clone(),
                     count: *count,
                     total: *total,
                 });
             }
-            print_err(format_args!("warning: {warning}"));
+            if warns {
+                print_err(format_args!("warning: {warning}"));
+            }
         }
-        if !args.quiet {
+        if warns && !args.quiet {
             let pruned = match options.pruning {
                 Some(pruning) => format!(
                     ", its MLPs pruned by magnitude to a sparsity of {}",

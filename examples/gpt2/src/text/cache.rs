@@ -1,4 +1,5 @@
 use super::{SourceId, TextSource, TextSummary, Tokenizer, Tokens};
+use crate::error::without_path;
 use memmap2::Mmap;
 use std::{
     fs::{self, File},
@@ -188,9 +189,10 @@ impl TokenCache {
         let temporary = tempfile::Builder::new()
             .prefix(TEMPORARY.0)
             .suffix(TEMPORARY.1)
-            .tempfile_in(folder)?;
+            .tempfile_in(folder)
+            .map_err(without_path)?;
         let mut file = BufWriter::with_capacity(1 << 20, temporary);
-        file.write_all(&[0; HEADER])?;
+        file.write_all(&[0; HEADER]).map_err(without_path)?;
         Ok(CacheWriter {
             cache: self.clone(),
             file,
@@ -214,7 +216,7 @@ impl CacheWriter {
     /// An error if the file cannot be written.
     pub fn write(&mut self, tokens: &[u8]) -> io::Result<()> {
         self.hasher.write(tokens);
-        self.file.write_all(tokens)
+        self.file.write_all(tokens).map_err(without_path)
     }
 
     /// Writes the header, and puts the file in its place in one step.
@@ -245,9 +247,10 @@ impl CacheWriter {
         let hash = XxHash3_64::oneshot(&header[..HEADER - 8]);
         header[HEADER - 8..].copy_from_slice(&hash.to_le_bytes());
 
-        let mut file = file.into_inner().map_err(|error| error.into_error())?;
-        file.rewind()?;
-        file.write_all(&header)?;
+        let file = file.into_inner();
+        let mut file = file.map_err(|error| without_path(error.into_error()))?;
+        file.rewind().map_err(without_path)?;
+        file.write_all(&header).map_err(without_path)?;
         file.as_file().sync_all()?;
         file.persist(&cache.path).map_err(|error| error.error)?;
         Ok(())

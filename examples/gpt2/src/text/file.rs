@@ -1,16 +1,11 @@
-use super::TextError;
-use flate2::read::MultiGzDecoder;
+use super::{TextError, unpack::unpack};
 use indicatif::ProgressBar;
-use lzma_rust2::XzReader;
 use std::{
     ffi::OsStr,
     fs::File,
     io::{BufReader, Read},
     path::{Path, PathBuf},
 };
-
-/// Most memory that unpacking .xz may take, in KiB: the file asks for it, so it needs a bound.
-const XZ_MEMORY_KIB: u32 = 2 << 20;
 
 /// How text lies in a file; the end of the file's name says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +71,7 @@ impl TextFile {
     ///
     /// # Errors
     ///
-    /// [`TextError::Read`] if it cannot be opened.
+    /// [`TextError::Read`] if it cannot be opened or does not begin as its format does.
     pub fn open(&self, progress: &ProgressBar) -> Result<Box<dyn Read>, TextError> {
         let file = File::open(&self.path).map_err(TextError::read(&self.path))?;
         #[cfg(feature = "parquet")]
@@ -85,11 +80,7 @@ impl TextFile {
             return Ok(Box::new(rows.map_err(TextError::read(&self.path))?));
         }
         let packed = BufReader::with_capacity(1 << 16, progress.wrap_read(file));
-        Ok(match self.format {
-            TextFormat::Plain | TextFormat::Parquet => Box::new(packed),
-            TextFormat::Gzip => Box::new(MultiGzDecoder::new(packed)),
-            TextFormat::Xz => Box::new(XzReader::new_mem_limit(packed, true, XZ_MEMORY_KIB)),
-        })
+        unpack(packed, self.format).map_err(TextError::read(&self.path))
     }
 }
 

@@ -12,6 +12,7 @@ mod source;
 mod split;
 mod tokenizer;
 mod tokens;
+mod unpack;
 mod words;
 
 pub use cache::*;

@@ -1,4 +1,7 @@
-use crate::{ConfigError, DeviceChoice, Gpt2Config, MlpMode, Precision, Tokenizer, config::within};
+use crate::{
+    ConfigError, DeviceChoice, DeviceList, Gpt2Config, MlpMode, Precision, Tokenizer,
+    config::within,
+};
 use serde::{Deserialize, Serialize};
 use snack_burn::dst::Preset;
 use std::path::PathBuf;
@@ -12,6 +15,10 @@ pub struct TrainOptions {
     pub method: Preset,
     /// Where it computes.
     pub device: DeviceChoice,
+    /// The index of every device that trains a replica of the model; the default device if there are
+    /// none.
+    #[serde(default)]
+    pub devices: Vec<usize>,
     /// Where the weights came from; drawn from `seed` if absent.
     pub init: Option<PathBuf>,
     /// Files and folders of the text to learn; the shipped one if there are none.
@@ -22,7 +29,7 @@ pub struct TrainOptions {
     pub tokenizer: Tokenizer,
     /// Seed of initial values, windows and topology updates.
     pub seed: u64,
-    /// Windows per forward and backward pass.
+    /// Windows per forward and backward pass of every device.
     pub batch: usize,
     /// Passes whose gradients make up one step.
     pub accumulate: usize,
@@ -56,6 +63,7 @@ impl Default for TrainOptions {
             model: Gpt2Config::new(2, 128, 4, 32),
             method: Preset::Set,
             device: DeviceChoice::first(),
+            devices: Vec::new(),
             init: None,
             text: Vec::new(),
             valid: Vec::new(),
@@ -136,6 +144,27 @@ impl TrainOptions {
         }
     }
 
+    /// The devices that train replicas of the model.
+    pub fn device_list(&self) -> DeviceList {
+        DeviceList {
+            device: self.device,
+            indices: match self.devices.is_empty() {
+                true => vec![0],
+                false => self.devices.clone(),
+            },
+        }
+    }
+
+    /// Number of replicas that train together.
+    pub fn ranks(&self) -> usize {
+        self.devices.len().max(1)
+    }
+
+    /// Windows of one step, of all devices and passes.
+    pub fn windows_per_step(&self) -> usize {
+        self.batch * self.accumulate * self.ranks()
+    }
+
     /// Whether the topology changes during the run.
     pub fn updates_topology(&self) -> bool {
         self.method != Preset::Static
@@ -203,7 +232,14 @@ impl TrainOptions {
             ("--method", self.method.to_string(), false),
             ("--seed", self.seed.to_string(), false),
             ("--tokenizer", self.tokenizer.to_string(), false),
-            ("--device", self.device.to_string(), true),
+            (
+                "--devices",
+                match &self.devices[..] {
+                    [] => self.device.to_string(),
+                    _ => self.device_list().to_string(),
+                },
+                true,
+            ),
             ("--dropout", model.dropout.to_string(), true),
             ("--batch", self.batch.to_string(), true),
             ("--accumulate", self.accumulate.to_string(), true),

@@ -59,19 +59,32 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Trains to the last step or to an interrupt, and leaves a log and a checkpoint in `dir`.
+/// Where a run leaves what it has to say.
+#[derive(Debug)]
+pub struct Records<'a> {
+    /// The folder of the checkpoint and the pictures.
+    pub dir: &'a RunDir,
+    /// The log in it.
+    pub log: &'a mut LogWriter,
+    /// What is shown meanwhile.
+    pub progress: &'a Progress,
+}
+
+/// Trains to the last step or to an interrupt, and leaves a log and a checkpoint.
+///
+/// Of trainers on several devices, that of rank 0 has the records and the outcome; the others have
+/// none.
 ///
 /// # Errors
 ///
 /// [`Gpt2Error::Diverged`] if the loss is not a number; [`Gpt2Error::Io`] and
-/// [`Gpt2Error::Checkpoint`] if a file cannot be written.
+/// [`Gpt2Error::Checkpoint`] if a file cannot be written; [`Gpt2Error::Topology`] and
+/// [`Gpt2Error::Ranks`] if an update is impossible or another device has failed.
 pub fn train(
     mut trainer: Trainer,
-    dir: &RunDir,
-    log: &mut LogWriter,
-    progress: &Progress,
+    mut records: Option<Records<'_>>,
     interrupt: &Interrupt,
-) -> Result<Outcome, Gpt2Error> {
+) -> Result<Option<Outcome>, Gpt2Error> {
     let steps = trainer.options().steps;
     let eval_every = trainer.options().eval_every;
     let checkpoint_every = trainer.options().checkpoint_every;
@@ -79,16 +92,18 @@ pub fn train(
     let mut speed = Speed::new(&trainer);
 
     while trainer.counters().step < steps {
-        trainer = trainer.step();
+        trainer = trainer.try_step()?;
         let step = trainer.counters().step;
         let last = step == steps;
-        progress.advance(step);
+        if let Some(records) = &records {
+            records.progress.advance(step);
+        }
 
         let update = trainer.update().map(UpdateLine::from);
         let evaluate = last || due(step, eval_every);
         if evaluate || update.is_some() || due(step, LOG_EVERY) {
             let loss = trainer.take_loss()?;
-            let val_loss = evaluate.then(|| trainer.evaluate());
+            let val_loss = evaluate.then(|| trainer.evaluate()).transpose()?;
             let line = LogLine {
                 step,
                 loss,
@@ -103,30 +118,46 @@ pub fn train(
                 joules: trainer.joules(),
                 update,
             };
-            log.write(&line)?;
-            report(&line, steps, trainer.corpus().tokenizer().unit(), progress);
+            if let Some(Records { log, progress, .. }) = &mut records {
+                log.write(&line)?;
+                report(&line, steps, trainer.corpus().tokenizer().unit(), progress);
+            }
         }
-        if !last && interrupt.is_requested(step) {
-            trainer.save(&dir.checkpoint())?;
+        if !last && trainer.agree_to_stop(interrupt.is_requested(step))? {
+            save(&trainer, &records)?;
+            let Some(Records { dir, progress, .. }) = records else {
+                return Ok(None);
+            };
             write_pictures(dir)?;
             progress.finish();
-            return Ok(Outcome::Interrupted {
+            return Ok(Some(Outcome::Interrupted {
                 step,
                 steps,
                 device: trainer.options().device,
                 dir: dir.path().to_owned(),
-            });
+            }));
         }
         if last || due(step, checkpoint_every) {
-            trainer.save(&dir.checkpoint())?;
+            save(&trainer, &records)?;
         }
     }
+    let Some(Records { dir, progress, .. }) = records else {
+        return Ok(None);
+    };
     write_pictures(dir)?;
     progress.finish();
-    Ok(Outcome::Finished {
+    Ok(Some(Outcome::Finished {
         summary: Summary::of(&trainer),
         dir: dir.path().to_owned(),
-    })
+    }))
+}
+
+/// All ranks take part; the one with the records writes.
+fn save(trainer: &Trainer, records: &Option<Records<'_>>) -> Result<(), Gpt2Error> {
+    match records {
+        Some(Records { dir, .. }) => trainer.save(&dir.checkpoint()),
+        None => trainer.attend_save(),
+    }
 }
 
 fn report(line: &LogLine, steps: usize, unit: &str, progress: &Progress) {

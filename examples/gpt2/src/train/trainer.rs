@@ -8,13 +8,19 @@ use burn::{
     store::ModuleRecord,
     tensor::{Device, Tensor},
 };
-use snack_burn::prelude::*;
-use std::{path::Path, time::Instant};
+use snack_burn::{
+    dist::{Alone, Communicator, Traffic, check_values, reduce_gradients},
+    prelude::*,
+};
+use std::{path::Path, sync::Arc, time::Instant};
 
 /// Model, optimizer and topology of a run, and how far it is.
 ///
 /// Gradients live on the device that was given with autodiff; the loss of a step stays there until
 /// [`take_loss`](Self::take_loss), because reading a number back makes a GPU wait.
+///
+/// Several devices have a trainer each, [connected](Self::with_ranks) and driven by a thread of its own;
+/// all of them make the same calls in the same order.
 pub struct Trainer {
     options: TrainOptions,
     corpus: Corpus,
@@ -31,6 +37,7 @@ pub struct Trainer {
     activations: Option<u64>,
     started: Instant,
     earlier_seconds: f64,
+    ranks: Arc<dyn Communicator>,
 }
 
 impl Trainer {
@@ -73,9 +80,10 @@ impl Trainer {
             optim: options.optimizer(),
             counters: Counters::default(),
             open_loss: None,
-            meter: meter(options.device),
+            meter: meter(&options),
             activations: None,
             started: Instant::now(),
+            ranks: Arc::new(Alone),
             earlier_seconds: 0.0,
             options,
             corpus,
@@ -112,9 +120,10 @@ impl Trainer {
             optim: options.optimizer().load_record(checkpoint.optimizer),
             dst,
             open_loss,
-            meter: meter(options.device),
+            meter: meter(&options),
             activations: None,
             started: Instant::now(),
+            ranks: Arc::new(Alone),
             earlier_seconds: counters.seconds,
             counters,
             options,
@@ -123,8 +132,39 @@ impl Trainer {
         })
     }
 
+    /// Trains together with others: the batch of a step is divided among ranks, pass by pass in the
+    /// order of ranks, so that all of them see the windows of one rank with the batches of all.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Ranks`] if the models of the ranks differ.
+    pub fn with_ranks(mut self, ranks: Arc<dyn Communicator>) -> Result<Self, Gpt2Error> {
+        check_values(&*ranks, &self.model)?;
+        if let Some(dst) = &mut self.dst {
+            dst.set_ranks(ranks.clone());
+        }
+        self.ranks = ranks;
+        Ok(self)
+    }
+
+    /// As [`try_step`](Self::try_step).
+    ///
+    /// # Panics
+    ///
+    /// Panics with its error.
+    pub fn step(self) -> Self {
+        match self.try_step() {
+            Ok(trainer) => trainer,
+            Err(error) => panic!("training step: {error}"),
+        }
+    }
+
     /// Trains on one batch, then updates the topology if its time has come.
-    pub fn step(mut self) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Topology`] if an update is impossible, [`Gpt2Error::Ranks`] if another rank ends.
+    pub fn try_step(mut self) -> Result<Self, Gpt2Error> {
         let start = Instant::now();
         let step = self.counters.step + 1;
         let TrainOptions {
@@ -136,17 +176,21 @@ impl Trainer {
         } = self.options;
         if model.dropouts().iter().any(|&p| p > 0.0) {
             // A stream of its own for every step, so that a resumed run draws the same numbers.
-            self.device.seed(seed ^ (step as u64).rotate_left(32));
+            let rank = self.ranks.rank() as u64;
+            self.device
+                .seed(seed ^ (step as u64).rotate_left(32) ^ rank.rotate_left(56));
         }
         let text = self.corpus.train();
         // The counter goes on where a run with another batch left off.
         let done = self.counters.tokens / model.context as u64;
         let windows = TrainWindows::new(seed, text.len(), model.context);
-        let offsets = windows.offsets(done, batch * accumulate);
+        let (rank, ranks) = (self.ranks.rank(), self.ranks.ranks());
+        let offsets = windows.offsets(done, batch * accumulate * ranks);
 
         let mut accumulator = GradientsAccumulator::new();
         let mut losses = Vec::with_capacity(accumulate);
-        for offsets in offsets.chunks(batch) {
+        // The windows of a pass lie beside each other, rank by rank.
+        for offsets in offsets.chunks(batch).skip(rank).step_by(ranks) {
             let windows = Batch::new(text, offsets, model.context, &self.device);
             let before = match self.activations {
                 None => self.bytes_in_use(),
@@ -161,12 +205,14 @@ impl Trainer {
             accumulator.accumulate(&self.model, grads);
             losses.push(loss.inner());
         }
-        let grads = accumulator.grads();
+        let grads = reduce_gradients(&*self.ranks, &self.model, accumulator.grads())?;
         let rate = self.options.learning_rate_at(step);
         let mut model = self.optim.step(rate, self.model, grads);
         let mut optim = self.optim;
         if let Some(dst) = &mut self.dst {
-            (model, optim) = dst.step(model, optim);
+            let result;
+            (model, result) = dst.try_step(model, &mut optim);
+            result?;
         }
 
         let open_loss = losses
@@ -174,15 +220,15 @@ impl Trainer {
             .chain(self.open_loss)
             .reduce(|sum, loss| sum + loss);
         self.counters.step = step;
-        self.counters.tokens += (batch * accumulate * self.options.model.context) as u64;
+        self.counters.tokens += (batch * accumulate * ranks * self.options.model.context) as u64;
         self.counters.open_steps += 1;
         self.counters.train_seconds += start.elapsed().as_secs_f64();
-        Self {
+        Ok(Self {
             model,
             optim,
             open_loss,
             ..self
-        }
+        })
     }
 
     /// The topology update of the newest step, if it made one.
@@ -190,11 +236,11 @@ impl Trainer {
         self.dst.as_ref()?.last_update()
     }
 
-    /// Mean training loss since this was last asked; waits for the device.
+    /// Mean training loss since this was last asked, over all ranks; waits for the device.
     ///
     /// # Errors
     ///
-    /// [`Gpt2Error::Diverged`] if it is not a number.
+    /// [`Gpt2Error::Diverged`] if it is not a number, [`Gpt2Error::Ranks`] if another rank ends.
     pub fn take_loss(&mut self) -> Result<f64, Gpt2Error> {
         let start = Instant::now();
         let sum = self.read_open_loss()?;
@@ -206,33 +252,62 @@ impl Trainer {
         Ok(mean)
     }
 
-    /// Mean loss on the held-out windows, in nats per token.
-    pub fn evaluate(&mut self) -> f64 {
+    /// Mean loss on the held-out windows, in nats per token; ranks share the windows.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Ranks`] if another rank ends.
+    pub fn evaluate(&mut self) -> Result<f64, Gpt2Error> {
         let device = self.device.clone().inner();
         let model = self.model.valid();
         let context = self.options.model.context;
         let text = self.corpus.held_out();
         let offsets = held_out_offsets(text.len(), context, self.options.batch);
 
+        let (rank, ranks) = (self.ranks.rank(), self.ranks.ranks());
         let total = offsets
             .chunks(self.options.batch)
+            .skip(rank)
+            .step_by(ranks)
             .map(|offsets| {
                 let windows = Batch::new(text, offsets, context, &device);
                 model.loss(windows.tokens, windows.targets) * offsets.len() as f64
             })
             .reduce(|sum, loss| sum + loss)
             .map_or(0.0, |sum| f64::from(sum.into_scalar::<f32>()));
-        let loss = total / offsets.len() as f64;
+        let loss = self.sum_over_ranks("held-out losses", total)? / offsets.len() as f64;
         self.counters.val_loss = Some(loss);
-        loss
+        Ok(loss)
     }
 
-    /// Writes the checkpoint; the file is replaced in one step.
+    /// Whether rank 0 wants to stop, which all ranks then do; `wanted` is what this one wants.
+    ///
+    /// # Errors
+    ///
+    /// [`Gpt2Error::Ranks`] if another rank ends.
+    pub fn agree_to_stop(&self, wanted: bool) -> Result<bool, Gpt2Error> {
+        let wanted = self.ranks.all_gather("stop", vec![u8::from(wanted)])?;
+        Ok(wanted[0] == [1])
+    }
+
+    /// This trainer's place among those that train together, from 0, which alone writes files.
+    pub fn rank(&self) -> usize {
+        self.ranks.rank()
+    }
+
+    /// What this rank has sent to the others.
+    pub fn traffic(&self) -> Traffic {
+        self.ranks.traffic()
+    }
+
+    /// Writes the checkpoint; the file is replaced in one step. One rank does, while the others
+    /// [attend](Self::attend_save).
     ///
     /// # Errors
     ///
     /// [`Gpt2Error::Diverged`] if the loss is not a number, rather than replacing a good
-    /// checkpoint; [`Gpt2Error::Checkpoint`] if the file cannot be written.
+    /// checkpoint; [`Gpt2Error::Checkpoint`] if the file cannot be written; [`Gpt2Error::Ranks`] if
+    /// another rank ends.
     pub fn save(&self, path: &Path) -> Result<(), Gpt2Error> {
         let counters = Counters {
             open_loss: self.read_open_loss()?,
@@ -247,6 +322,15 @@ impl Trainer {
             user: state.to_value(),
         };
         Ok(checkpoint.save(path)?)
+    }
+
+    /// Takes part in the [`save`](Self::save) of another rank.
+    ///
+    /// # Errors
+    ///
+    /// As [`save`](Self::save), but for those of the file.
+    pub fn attend_save(&self) -> Result<(), Gpt2Error> {
+        self.read_open_loss().map(drop)
     }
 
     /// Share of the MLP weights that exist.
@@ -311,11 +395,20 @@ impl Trainer {
         &self.model
     }
 
+    fn sum_over_ranks(&self, what: &'static str, number: f64) -> Result<f64, Gpt2Error> {
+        let all = self.ranks.all_gather(what, number.to_le_bytes().into())?;
+        let numbers = all.iter().filter_map(|bytes| bytes.first_chunk());
+        Ok(numbers.map(|bytes| f64::from_le_bytes(*bytes)).sum())
+    }
+
+    /// The sum since the last log line, as the mean of all ranks.
     fn read_open_loss(&self) -> Result<f32, Gpt2Error> {
-        let sum = match &self.open_loss {
-            Some(sum) => sum.clone().into_scalar::<f32>(),
-            None => 0.0,
+        let Some(sum) = &self.open_loss else {
+            return Ok(0.0);
         };
+        let own = f64::from(sum.clone().into_scalar::<f32>());
+        let sum = self.sum_over_ranks("training losses", own)? / self.ranks.ranks() as f64;
+        let sum = sum as f32;
         if sum.is_finite() {
             Ok(sum)
         } else {
@@ -358,8 +451,14 @@ fn on_device(model: Gpt2, device: &Device) -> Gpt2 {
     }
 }
 
-fn meter(device: DeviceChoice) -> Option<(GpuMeter, u64)> {
-    let meter = GpuMeter::open(0).filter(|_| device == DeviceChoice::Cuda)?;
+/// The meter of the only GPU: several are not added up.
+fn meter(options: &TrainOptions) -> Option<(GpuMeter, u64)> {
+    let index = match options.devices[..] {
+        [] => 0,
+        [index] => u32::try_from(index).ok()?,
+        _ => return None,
+    };
+    let meter = GpuMeter::open(index).filter(|_| options.device == DeviceChoice::Cuda)?;
     let start = meter.read()?.energy_mj;
     Some((meter, start))
 }

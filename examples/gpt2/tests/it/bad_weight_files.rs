@@ -493,6 +493,10 @@ fn coordinates_of_sparse_matrices_are_checked() {
             set("shape", vec![4, 16]),
             "h.0.mlp.c_fc.weight has shape [4, 16], but must have [16, 4]",
         ),
+        (
+            set("shape", vec![-16, 4]),
+            "h.0.mlp.c_fc.weight has shape [-16, 4], but must have [16, 4]",
+        ),
     ];
     for (message, expected) in cases {
         assert!(message.contains("model.sparse.safetensors"), "{message}");

@@ -94,6 +94,49 @@ fn a_failure_leaves_the_folder_as_it_was() {
     assert!(message.starts_with("cannot use the folder"), "{message}");
 }
 
+#[test]
+fn what_killed_commands_left_is_no_content_and_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    Fixture::new().write(dir.path());
+    let to = dir.path().join("to");
+    let leave = |name: &str| {
+        let folder = to.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        for file in ["lock", "model.safetensors", ".tmpx1Y2z3"] {
+            fs::write(folder.join(file), b"not complete").unwrap();
+        }
+        folder
+    };
+    let leftover = leave(".gpt2-convert-a1B2c3.tmp");
+    converted(dir.path(), &to, &[]);
+    assert_eq!(names(&to), ["config.json", "model.safetensors"]);
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
+
+    let foreign = leave(".gpt2-convert-notes.tmp");
+    leave(".gpt2-convert-a1B2c3.tmp");
+    converted(dir.path(), &to, &["--overwrite"]);
+    assert!(foreign.join("lock").exists() && !leftover.exists());
+
+    fs::remove_file(to.join("config.json")).unwrap();
+    fs::remove_file(to.join("model.safetensors")).unwrap();
+    let message = try_convert(dir.path(), &to, &[]).unwrap_err();
+    assert!(message.contains("is not empty"), "{message}");
+}
+
+#[test]
+fn files_that_cannot_be_written_are_named_as_they_would_be() {
+    let dir = tempfile::tempdir().unwrap();
+    Fixture::new().write(dir.path());
+    let to = dir.path().join("to");
+    let target = to.join("model.safetensors");
+    fs::create_dir_all(target.join("inner")).unwrap();
+    let message = try_convert(dir.path(), &to, &["--overwrite"]).unwrap_err();
+    let start = format!("cannot write {}: ", target.display());
+    let reason = message.strip_prefix(&start).unwrap();
+    assert!(!reason.contains("path") && !reason.contains(".tmp"));
+    assert_eq!(fs::read_dir(&to).unwrap().count(), 1);
+}
+
 #[cfg(unix)]
 #[test]
 fn files_are_as_readable_as_those_of_other_programs() {

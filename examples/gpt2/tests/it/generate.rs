@@ -237,6 +237,25 @@ fn bad_input_is_named_with_its_exit_code() {
 }
 
 #[test]
+fn a_text_that_cannot_begin_leaves_standard_output_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("model");
+    let mut fixture = Fixture::with_sizes(256, 24);
+    fixture.set("ln_f.weight", &[4], &[f32::NAN; 4]);
+    fixture.write(&model);
+    for flags in [&["--prompt", "a"][..], &["--prompt", "a", "--json"]] {
+        let Some(run) = generated(model.to_str().unwrap(), flags, b"") else {
+            return;
+        };
+        assert_eq!((run.code, run.out.as_str()), (Some(1), ""), "{}", run.err);
+        assert!(
+            run.err
+                .contains("error: the model gives token 0 the logit NaN")
+        );
+    }
+}
+
+#[test]
 fn help_tells_what_the_command_does() {
     let Some(program) = program("gpt2_generate") else {
         return;

@@ -322,10 +322,19 @@ fn weights_that_are_no_numbers_are_nothing_to_start_from() {
     fixture.set("ln_f.bias", &[4], &[0.0, f32::NAN, f32::INFINITY, -1.0]);
     fixture.write(&dir.path().join("hf"));
 
-    let message = finish(&args).unwrap_err().to_string();
-    assert!(
-        message.starts_with("2 of the 4 elements of ln_f.bias in "),
-        "{message}"
-    );
-    assert!(!dir.path().join("run").exists());
+    let file = dir.path().join("hf/model.safetensors");
+    let refused = |start: &str| {
+        let message = finish(&args).unwrap_err().to_string();
+        let start = format!("{start} in {} ", file.display());
+        let rest = message.strip_prefix(&start).expect(&message).to_owned();
+        assert!(!dir.path().join("run").exists());
+        rest
+    };
+    let rest = refused("2 of the 4 elements of ln_f.bias");
+    assert!(rest.starts_with("are infinite or not a number"), "{rest}");
+
+    fixture.set("ln_f.bias", &[4], &[0.0, f32::NAN, 1.0, -1.0]);
+    fixture.write(&dir.path().join("hf"));
+    let rest = refused("1 of the 4 elements of ln_f.bias");
+    assert!(rest.starts_with("is infinite or not a number"), "{rest}");
 }

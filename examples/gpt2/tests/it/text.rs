@@ -87,7 +87,12 @@ fn cut_off_packed_texts_are_errors_at_any_length() {
             let error = load(&path, Tokenizer::Bytes).unwrap_err().to_string();
             let start = format!("cannot read the text {}: ", path.display());
             let reason = error.strip_prefix(&start).unwrap();
-            assert!(!reason.is_empty(), "{cut} bytes of {name}");
+            let kind = if name == "a.gz" { "gzip" } else { "xz" };
+            let expected = match cut {
+                0 => format!("it is empty, and thus no {kind} file"),
+                _ => format!("it is cut short: its {kind} data do not end"),
+            };
+            assert_eq!(reason, expected, "{cut} bytes of {name}");
         }
     }
 }
@@ -110,7 +115,13 @@ fn damaged_packed_texts_are_never_read_as_another_text() {
         }
         fs::write(&path, b"this is not packed").unwrap();
         let message = load(&path, Tokenizer::Bytes).unwrap_err().to_string();
-        assert!(message.contains(name), "{message}");
+        assert!(message.contains(&format!("{name}: it is no ")), "{message}");
+        let mut damaged = whole.clone();
+        let last = whole.len() - 8;
+        damaged[last] ^= 0x10;
+        fs::write(&path, damaged).unwrap();
+        let message = load(&path, Tokenizer::Bytes).unwrap_err().to_string();
+        assert!(message.contains(" data are damaged: "), "{message}");
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use burn::module::{Module, ParamGroup};
 use burn::optim::ModuleOptimizer;
 
 use super::rule::{Group, Rule, values_path};
+use crate::dist::{Alone, Communicator, check_same};
 use crate::dst::collect::Collected;
 use crate::dst::slots::SlotStates;
 use crate::dst::{Changes, DstError, DstState, History, PerSlot, TopologyUpdate};
@@ -66,6 +68,8 @@ pub struct Dst {
     pub(super) changes: Option<Changes>,
     /// Whether the optimizer was seen to keep the step counters that a rule needs.
     pub(super) clocks_checked: bool,
+    /// The ranks that train replicas of the model, of which this updater has one.
+    pub(super) ranks: Arc<dyn Communicator>,
 }
 
 /// A layer as the updater knows it.
@@ -154,6 +158,7 @@ impl Dst {
             last: None,
             changes: None,
             clocks_checked: false,
+            ranks: Arc::new(Alone),
         };
         dst.slots = SlotStates::new(&found, &state.layers, state.slots, |index| dst.needs(index))?;
         dst.collected = Collected::from_state(state.factors, &found)?;
@@ -167,6 +172,20 @@ impl Dst {
     /// Lets other data with one element per connection follow the updates.
     pub fn register(&mut self, follower: impl PerSlot + 'static) {
         self.followers.push(Box::new(follower));
+    }
+
+    /// Makes this updater that of one rank of a group: every rank has a replica of the model and an
+    /// updater of the same rule, seed and state, and calls [`try_step`](Self::try_step) after every
+    /// optimizer step, whose gradients are means over ranks ([`dist`](crate::dist)).
+    ///
+    /// What rules look at then comes from the backward passes of all ranks, as if one rank had seen
+    /// the batches of all. Before and after every update the patterns of all ranks are compared; the
+    /// plan of rank 0 is everybody's, because devices may round scores differently.
+    ///
+    /// Replicas are [forks](Module::fork), not clones: a clone is the same parameter in the graph of
+    /// derivatives, so that its backward passes would count for both.
+    pub fn set_ranks(&mut self, ranks: Arc<dyn Communicator>) {
+        self.ranks = ranks;
     }
 
     /// Lets the backward passes of a replica count for the next step, where gradients are wanted for
@@ -270,7 +289,8 @@ impl Dst {
     /// model's layers are not those that the updater was made for, or something else has changed
     /// their connections; or the optimizer cannot be recorded, or lacks the step counters that
     /// [`StatePolicy::LocalClock`](crate::dst::StatePolicy::LocalClock) needs, which is found on the
-    /// first call after it has states.
+    /// first call after it has states. With [several ranks](Self::set_ranks), an error of one is an
+    /// error of all, and if the patterns differ only after the update, it has been made.
     pub fn try_step<M: Module>(
         &mut self,
         model: M,
@@ -280,6 +300,7 @@ impl Dst {
         self.last = None;
         self.changes = None;
         if let Err(error) = self.check_clocks(&model, optimizer) {
+            self.ranks.leave(&error.to_string());
             return (model, Err(error));
         }
         let Some(found) = self.layers_to_look_at(&model) else {
@@ -290,6 +311,14 @@ impl Dst {
             Err(error) => (model, Err(error)),
         };
         let found = find_layers(&model);
+        let result = result.and_then(|()| match self.last {
+            Some(_) => Ok(check_same(&*self.ranks, &found)?),
+            None => Ok(()),
+        });
+        if let Err(error) = &result {
+            // The others must not wait for an update that does not come.
+            self.ranks.leave(&error.to_string());
+        }
         if result.is_ok() {
             self.slots.share(&found);
         }

@@ -6,7 +6,9 @@ use burn::module::Module;
 use burn::tensor::TensorData;
 use rayon::prelude::*;
 
+use super::follow::adopt_plans;
 use super::{Dst, Rule};
+use crate::dist::check_same;
 use crate::dst::collect::{FoundFactors, read_all};
 use crate::dst::{
     DstError, Functional, LayerGraph, LayerUpdate, NetView, Plan, Signals, SkipReason, StatePolicy,
@@ -51,7 +53,14 @@ impl Dst {
 
     pub(super) fn decide(&mut self, found: &[FoundLayer]) -> Result<Decision, DstError> {
         self.check(found)?;
-        self.collect(found);
+        self.collect(found)?;
+        let rules = self.groups.iter().filter_map(|group| group.rule.as_ref());
+        if rules
+            .into_iter()
+            .any(|rule| rule.schedule.turnover(self.step).is_some())
+        {
+            check_same(&*self.ranks, found)?;
+        }
         let mut decision = Decision {
             update: TopologyUpdate {
                 step: self.step,
@@ -142,6 +151,11 @@ impl Dst {
             }
             drop(net);
             drop(views);
+            let before: Vec<_> = usable
+                .iter()
+                .map(|&layer| &**found[layer].pattern.pattern())
+                .collect();
+            let plans = adopt_plans(&*self.ranks, &before, plans)?;
             for ((layer, values), plan) in values.into_iter().zip(plans) {
                 outcomes.insert(layer, (plan, rule.state, values));
             }

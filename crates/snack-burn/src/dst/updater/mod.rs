@@ -4,6 +4,7 @@ mod apply;
 mod base;
 mod clocks;
 mod decide;
+mod follow;
 mod gather;
 mod rule;
 
