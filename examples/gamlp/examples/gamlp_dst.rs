@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         .map_err(GamlpError::from)
         .and_then(|interrupt| gamlp::run(&args, &interrupt));
     match outcome {
-        Ok(outcome @ Outcome::Finished { .. }) => {
+        Ok(outcome @ (Outcome::Finished { .. } | Outcome::Prepared { .. })) => {
             print_out(outcome);
             ExitCode::SUCCESS
         }
