@@ -86,7 +86,8 @@ class Cusparse(Csr):
         return self
 
     def forward(self, x):
-        self.x.copy_(x)
+        if x is not self.x:
+            self.x.copy_(x)
         self.product()
         return self.y + self.bias
 
