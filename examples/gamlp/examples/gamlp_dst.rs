@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         .map_err(GamlpError::from)
         .and_then(|interrupt| gamlp::run(&args, &interrupt));
     let printed = outcome.and_then(|outcome| match outcome {
-        Outcome::Finished { .. } => {
+        Outcome::Finished { .. } | Outcome::Prepared { .. } => {
             print_out(outcome)?;
             Ok(ExitCode::SUCCESS)
         }

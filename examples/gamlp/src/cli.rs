@@ -1,5 +1,5 @@
 use crate::{
-    ConfigError, DeviceChoice, EdgeRule, FeatureSource, GamlpConfig, GamlpError, GraphSource,
+    ConfigError, DeviceChoice, EdgeRule, FeatureSource, GamlpConfig, GamlpError, GraphSource, Part,
     Recipe, ScoreActivation, SparseScope, SyntheticSize, TrainOptions, WeightMode,
     train::method_parser,
 };
@@ -92,6 +92,10 @@ pub struct Args {
     /// Nodes per step [default: 32]
     #[arg(long, allow_negative_numbers = true)]
     pub batch: Option<usize>,
+    /// Leave out the last batch of an epoch if it is smaller: on a GPU every product would be tuned for
+    /// one more shape
+    #[arg(long)]
+    pub drop_last: bool,
     /// Learning rate of Adam [default: 0.003]
     #[arg(long, allow_negative_numbers = true)]
     pub learning_rate: Option<f64>,
@@ -121,6 +125,10 @@ pub struct Args {
     /// Epochs between evaluations; 0: only at the end of a stage [default: 1]
     #[arg(long, allow_negative_numbers = true)]
     pub eval_every: Option<usize>,
+    /// Parts of the nodes whose accuracy an evaluation measures; that of valid, which selects the
+    /// best epoch, always is [default: train,valid,test]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub eval_parts: Vec<Part>,
     /// Epochs between checkpoints; 0: only at the end of a stage [default: 10]
     #[arg(long, allow_negative_numbers = true)]
     pub checkpoint_every: Option<usize>,
@@ -134,6 +142,10 @@ pub struct Args {
     /// Replace the run in --out
     #[arg(long, requires = "out")]
     pub overwrite: bool,
+    /// Only read and propagate the graph, so that the next run with --host-mb 0 finds the matrices in
+    /// --cache
+    #[arg(long, conflicts_with_all = ["resume", "out"])]
+    pub prepare: bool,
     /// Print only the final table, and errors
     #[arg(long)]
     pub quiet: bool,
@@ -157,9 +169,19 @@ pub struct GraphArgs {
     /// Learn a random graph: products for the sizes of ogbn-products, or NODES,EDGES,FEATURES,CLASSES
     #[arg(long, value_name = "SIZES")]
     pub synthetic: Option<SyntheticSize>,
-    /// Folder that keeps what was read of --data for the next run [default: runs/graphs]
+    /// Folder that keeps what was read of --data, and propagated matrices that do not fit into
+    /// --host-mb, for the next run [default: runs/graphs]
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
+    /// Most memory for propagated matrices, in MB; 0: always keep them in files [default: half of what
+    /// is free]
+    #[arg(long, value_name = "MB")]
+    pub host_mb: Option<u64>,
+    /// Most memory of the device for inputs of nodes, in MB: those to learn from first, then those to
+    /// select by, then the others, as far as they fit whole. All others come from the host in every
+    /// step [default: 2048, on the CPU 0]
+    #[arg(long, value_name = "MB")]
+    pub device_mb: Option<u64>,
 }
 
 impl GraphArgs {
@@ -237,6 +259,7 @@ impl Args {
             label_hops: self.label_hops.unwrap_or(base.label_hops),
             seed: self.seed.unwrap_or(base.seed),
             batch: self.batch.unwrap_or(base.batch),
+            drop_last: self.drop_last || base.drop_last,
             epochs: match self.epochs.is_empty() {
                 true => base.epochs,
                 false => self.epochs.clone(),
@@ -247,6 +270,10 @@ impl Args {
             update_every: self.update_every.unwrap_or(base.update_every),
             update_stop: self.update_stop.or(base.update_stop),
             eval_every: self.eval_every.unwrap_or(base.eval_every),
+            eval_parts: match self.eval_parts.is_empty() {
+                true => base.eval_parts,
+                false => self.eval_parts.clone(),
+            },
             checkpoint_every: self.checkpoint_every.unwrap_or(base.checkpoint_every),
             patience: self.patience.or(base.patience),
             threshold: self.threshold.unwrap_or(base.threshold),

@@ -1,4 +1,4 @@
-use crate::{ConfigError, DataError, DeviceChoice, SyntheticError};
+use crate::{CacheError, ConfigError, DataError, DeviceChoice, SyntheticError};
 use example_support::{DeviceNotCompiled, FolderBusy, OutputError};
 use snack_burn::{
     error::SparseError,
@@ -60,6 +60,18 @@ pub enum GamlpError {
         name: String,
         /// What does not fit.
         source: SparseError,
+    },
+
+    /// Propagated matrices do not fit into memory, and cannot be kept in files.
+    #[error(
+        "propagated features do not fit into --host-mb and cannot be kept in {}: {source}; choose \
+         another --cache, or a larger --host-mb", folder.display()
+    )]
+    HopFiles {
+        /// The folder.
+        folder: PathBuf,
+        /// What went wrong.
+        source: CacheError,
     },
 
     /// There are too few nodes to learn from.

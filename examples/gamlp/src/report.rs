@@ -30,6 +30,8 @@ pub struct Summary {
     pub reserved_bytes: Option<u64>,
     /// Energy that the GPU has used since the run started or resumed, in joules, where NVML counts it.
     pub joules: Option<f64>,
+    /// Mean energy of the GPU in a training step, in millijoules, where NVML counts it.
+    pub mj_per_step: Option<f64>,
     /// Wall time of the run, the time before a resume included, in seconds.
     pub seconds: f64,
 }
@@ -105,6 +107,7 @@ impl Summary {
             step_ms: 1e3 * counters.train_seconds / steps.max(1) as f64,
             reserved_bytes: trainer.reserved_bytes(),
             joules: trainer.joules(),
+            mj_per_step: trainer.mj_per_step(),
             seconds: trainer.seconds(),
         }
     }
@@ -141,18 +144,10 @@ impl fmt::Display for Summary {
                 1 => "best epoch".to_string(),
                 _ => format!("best epoch, stage {}", best.stage),
             };
-            writeln!(
-                f,
-                "{name:<22}{}: validation accuracy {:.4}, test accuracy {:.4}",
-                best.epoch, best.accuracy.valid, best.accuracy.test
-            )?;
+            writeln!(f, "{name:<22}{}: {}", best.epoch, best.accuracy)?;
         }
-        if let Some(Accuracy { valid, test, .. }) = self.last {
-            writeln!(
-                f,
-                "{:<22}validation accuracy {valid:.4}, test accuracy {test:.4}",
-                "last epoch"
-            )?;
+        if let Some(last) = self.last {
+            writeln!(f, "{:<22}{last}", "last epoch")?;
         }
         let loss = self.train_loss;
         let rows = [
@@ -177,7 +172,11 @@ impl fmt::Display for Summary {
         let energy = self
             .joules
             .map(|joules| ("energy of the GPU", format!("{joules:.1} J")));
-        for (name, value) in rows.into_iter().chain(reserved).chain(energy) {
+        let step = self
+            .mj_per_step
+            .map(|mj| ("energy of a step", format!("{mj:.0} mJ")));
+        let rows = rows.into_iter().chain(reserved).chain(energy).chain(step);
+        for (name, value) in rows {
             writeln!(f, "{name:<22}{value}")?;
         }
         Ok(())

@@ -1,13 +1,13 @@
 use super::{InferReport, InferRow, load_task};
 use crate::{
     ConfigError, DeviceChoice, Gamlp, GamlpError, GpuMeter, GraphArgs, InputLayout, NodeTask,
-    OutputNetwork, Predictor, Projection, Recipe, Repeat, RunDir, RunState, SparseScope, Timing,
-    TrainOptions, WeightMode, accuracy,
+    OutputNetwork, Part, Predictor, Projection, Recipe, Repeat, RunDir, RunState, SparseScope,
+    Timing, TrainOptions, WeightMode, accuracy,
     config::within,
     train::{load_best, restore_stage},
 };
 use burn::tensor::{Device, Tensor};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use snack_burn::prelude::Checkpoint;
 use std::path::{Path, PathBuf};
 
@@ -72,37 +72,6 @@ pub struct InferArgs {
     /// Print only the result and errors
     #[arg(long)]
     pub quiet: bool,
-}
-
-/// A part of the nodes of a graph.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Part {
-    /// To learn from.
-    Train,
-    /// To select by.
-    Valid,
-    /// To judge by.
-    #[default]
-    Test,
-}
-
-impl Part {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Valid => "valid",
-            Self::Test => "test",
-        }
-    }
-
-    fn of(self, task: &NodeTask) -> &[u32] {
-        let split = task.split();
-        match self {
-            Self::Train => &split.train,
-            Self::Valid => &split.valid,
-            Self::Test => &split.test,
-        }
-    }
 }
 
 impl InferArgs {
@@ -171,7 +140,7 @@ pub fn infer(args: &InferArgs) -> Result<InferReport, GamlpError> {
         weights,
     } = loaded;
     let part = args.nodes.unwrap_or_default();
-    let nodes = part.of(&task);
+    let nodes = part.of(task.split());
     let batch = args.batch();
     let trained = args.run.is_some();
     let accuracy = trained.then(|| accuracy(&model, &task, nodes, batch, &device));
@@ -224,6 +193,7 @@ pub fn infer(args: &InferArgs) -> Result<InferReport, GamlpError> {
 
 fn load_random(args: &InferArgs, choice: DeviceChoice) -> Result<(Loaded, Device), GamlpError> {
     let mut options = args.random_options();
+    options.device = choice;
     args.check(&options)?;
     options.graph = args.graph.source(options.graph);
     let device = choice.open()?;
@@ -253,6 +223,7 @@ fn load_run(
         ..
     } = RunState::from_value(&Checkpoint::load(&path)?.user, &path)?;
     options.graph = args.graph.source(options.graph);
+    options.device = choice;
     args.check(&options)?;
     let Some(best) = counters.best_of_stage() else {
         return Err(GamlpError::NotEvaluated { path });

@@ -4,7 +4,7 @@ mod infer;
 mod infer_report;
 mod train;
 
-pub use infer::{InferArgs, Part, infer};
+pub use infer::{InferArgs, infer};
 pub use infer_report::{InferReport, InferRow};
 pub(crate) use train::load_task;
 pub use train::run;

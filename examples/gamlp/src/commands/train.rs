@@ -1,6 +1,7 @@
 use crate::{
-    Args, ConfigError, GamlpError, GraphArgs, GraphId, Interrupt, LogWriter, NodeTask, Outcome,
-    Progress, RunDir, RunState, TrainOptions, Trainer, WeightMode, print_err, train,
+    Args, ConfigError, DeviceChoice, GamlpError, GraphArgs, GraphId, Interrupt, LogWriter,
+    NodeTask, Outcome, Preparation, Progress, RunDir, RunState, TrainOptions, Trainer, WeightMode,
+    print_err, train,
 };
 use burn::tensor::Device;
 use example_support::{FolderLock, counted, grouped};
@@ -12,6 +13,9 @@ const RUNS: &str = "runs";
 const PREFIX: &str = "gamlp-dst";
 /// Where graphs are kept without `--cache`.
 const CACHE: &str = "runs/graphs";
+const MB: u64 = 1_000_000;
+/// Memory of a GPU for inputs of nodes without `--device-mb`.
+const DEVICE_MB: u64 = 2048;
 
 /// Runs `gamlp_dst`: everything is checked before anything of the run is written.
 ///
@@ -32,6 +36,9 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
     if let Some(out) = &args.out {
         RunDir::check_free(out, args.overwrite)?;
     }
+    if args.prepare {
+        return prepare(args, &options, &device);
+    }
     let task = load_task(&args.graph, &options, &device, args.quiet)?;
     let mut trainer = Trainer::new(options, task, &device)?;
     let dir = match &args.out {
@@ -44,6 +51,20 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
     trainer.save(&dir)?;
     let mut log = LogWriter::create(&dir.log())?;
     drive(args, trainer, &dir, &mut log, interrupt)
+}
+
+/// Leaves the matrices of a graph in files, and nothing else.
+fn prepare(args: &Args, options: &TrainOptions, device: &Device) -> Result<Outcome, GamlpError> {
+    let graph = GraphArgs {
+        host_mb: Some(0),
+        device_mb: Some(0),
+        ..args.graph.clone()
+    };
+    let task = load_task(&graph, options, device, args.quiet)?;
+    Ok(Outcome::Prepared {
+        folder: graph.cache_folder().to_owned(),
+        nodes: task.nodes(),
+    })
 }
 
 fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
@@ -136,21 +157,60 @@ pub(crate) fn load_task(
             print_err(text);
         }
     };
-    let cache = args.cache.as_deref().unwrap_or(Path::new(CACHE));
+    let folder = args.cache_folder();
     say(format!("reading {}", options.graph));
-    let (data, warning) = options.graph.load(Some(cache))?;
+    let (data, warning) = options.graph.load(Some(folder))?;
     if let Some(warning) = warning {
         say(format!("warning: {warning}"));
     }
     let (hops, label_hops) = (options.model.hops, options.label_hops);
+    let preparation = Preparation {
+        host_bytes: args.host_bytes(),
+        device_bytes: args.device_bytes(options.device),
+        folder: folder.to_owned(),
+        keep_graph: options.stages() > 1,
+        quiet,
+        ..Preparation::in_memory([hops, label_hops])
+    };
+    let bytes = preparation.bytes(&data);
+    let place = match bytes > preparation.host_bytes {
+        true => format!("files in {}", folder.display()),
+        false => "memory".into(),
+    };
     say(format!(
-        "propagating features {} and labels {} over {} edges",
+        "propagating features {} and labels {} over {} edges, {} MB in {place}",
         counted(hops, "time"),
         counted(label_hops, "time"),
-        grouped(data.edges.len() as u64)
+        grouped(data.edges.len() as u64),
+        grouped(bytes / 1_000_000),
     ));
     let id = GraphId::new(&options.graph, &data);
-    NodeTask::new(id, data, [hops, label_hops], device)
+    NodeTask::prepare(id, data, &preparation, device)
+}
+
+impl GraphArgs {
+    fn cache_folder(&self) -> &Path {
+        self.cache.as_deref().unwrap_or(Path::new(CACHE))
+    }
+
+    fn host_bytes(&self) -> u64 {
+        match self.host_mb {
+            Some(mb) => mb.saturating_mul(MB),
+            None => {
+                let mut system = sysinfo::System::new();
+                system.refresh_memory();
+                system.available_memory() / 2
+            }
+        }
+    }
+
+    fn device_bytes(&self, device: DeviceChoice) -> u64 {
+        let default = match device {
+            DeviceChoice::Flex | DeviceChoice::Cpu => 0,
+            _ => DEVICE_MB,
+        };
+        self.device_mb.unwrap_or(default).saturating_mul(MB)
+    }
 }
 
 fn drive(

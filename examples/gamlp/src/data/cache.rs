@@ -219,7 +219,7 @@ impl GraphCache {
     pub fn write(&self, data: &GraphData) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
-        remove_leftovers(folder);
+        remove_leftovers(folder, TEMPORARY);
         let temporary = temporary_file(folder, TEMPORARY.0, TEMPORARY.1)?;
         let mut file = BufWriter::with_capacity(1 << 20, temporary);
         file.write_all(&[0; HEADER])?;
@@ -262,13 +262,13 @@ impl GraphCache {
     }
 }
 
-/// Removes the temporary files of runs that were killed, as far as that is possible. Younger ones
-/// may belong to a run that is at work.
-fn remove_leftovers(folder: &Path) {
+/// Removes the temporary files of runs that were killed, whose names start and end so, as far as that is
+/// possible. Younger ones may belong to a run that is at work.
+pub(crate) fn remove_leftovers(folder: &Path, (start, end): (&str, &str)) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let ours = name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1);
+        let ours = name.starts_with(start) && name.ends_with(end);
         let changed = entry.metadata().and_then(|metadata| metadata.modified());
         let old = changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > LEFTOVER_AGE));
         if ours && old {

@@ -2,7 +2,7 @@ use std::{io, path::Path};
 use tempfile::{Builder, NamedTempFile};
 
 /// A file that goes unless it is given another name in the same folder.
-pub(super) fn temporary_file(
+pub(crate) fn temporary_file(
     folder: &Path,
     prefix: &str,
     suffix: &str,

@@ -1,13 +1,17 @@
-use super::{LabelSeeds, Propagator};
+use super::{LabelSeeds, NodeMatrix, Propagator};
 use crate::FeatureMatrix;
 use burn::tensor::{Device, Tensor, TensorData};
+use rayon::prelude::*;
+
+/// Fewest rows that a thread copies.
+const ROWS: usize = 256;
 
 /// All that the network sees of a graph: the hops of every node, and its label embedding. The graph is
 /// not needed any more.
 #[derive(Debug, Clone)]
 pub struct NodeInputs {
-    hops: Vec<FeatureMatrix>,
-    label_embedding: FeatureMatrix,
+    hops: Vec<NodeMatrix>,
+    label_embedding: NodeMatrix,
 }
 
 /// The inputs of some nodes.
@@ -20,7 +24,7 @@ pub struct NodeBatch {
 }
 
 impl NodeInputs {
-    /// Propagates features `hops` times and labels `label_hops` times.
+    /// Propagates features `hops` times and labels `label_hops` times, in memory.
     ///
     /// # Panics
     ///
@@ -33,8 +37,20 @@ impl NodeInputs {
     ) -> Self {
         let propagated = propagator.hops(&features, hops);
         Self {
-            hops: core::iter::once(features).chain(propagated).collect(),
-            label_embedding: seeds.embed(propagator, label_hops),
+            hops: core::iter::once(features)
+                .chain(propagated)
+                .map(NodeMatrix::from)
+                .collect(),
+            label_embedding: seeds.embed(propagator, label_hops).into(),
+        }
+    }
+
+    /// Takes matrices that were propagated before: the features as given, then those of every hop, and
+    /// the label embedding.
+    pub fn from_matrices(hops: Vec<NodeMatrix>, label_embedding: NodeMatrix) -> Self {
+        Self {
+            hops,
+            label_embedding,
         }
     }
 
@@ -45,17 +61,17 @@ impl NodeInputs {
         propagator: &Propagator,
         label_hops: usize,
     ) -> Self {
-        self.label_embedding = seeds.embed(propagator, label_hops);
+        self.label_embedding = seeds.embed(propagator, label_hops).into();
         self
     }
 
     /// The features as given, then those of every hop.
-    pub fn hops(&self) -> &[FeatureMatrix] {
+    pub fn hops(&self) -> &[NodeMatrix] {
         &self.hops
     }
 
     /// The label embedding.
-    pub fn label_embedding(&self) -> &FeatureMatrix {
+    pub fn label_embedding(&self) -> &NodeMatrix {
         &self.label_embedding
     }
 
@@ -65,13 +81,13 @@ impl NodeInputs {
     ///
     /// Panics if there is no such node.
     pub fn batch(&self, nodes: &[u32], device: &Device) -> NodeBatch {
-        let rows = |matrix: &FeatureMatrix| {
-            let mut values = Vec::with_capacity(nodes.len() * matrix.width);
-            for &node in nodes {
-                values.extend_from_slice(matrix.row(node as usize));
-            }
-            let data = TensorData::new(values, [nodes.len(), matrix.width]);
-            Tensor::from_data(data, device)
+        let rows = |matrix: &NodeMatrix| {
+            let width = matrix.width();
+            let mut values = vec![0.0; nodes.len() * width];
+            let rows = values.par_chunks_exact_mut(width).zip(nodes);
+            rows.with_min_len(ROWS)
+                .for_each(|(row, &node)| row.copy_from_slice(matrix.row(node as usize)));
+            Tensor::from_data(TensorData::new(values, [nodes.len(), width]), device)
         };
         NodeBatch {
             hops: self.hops.iter().map(rows).collect(),

@@ -1,13 +1,24 @@
 mod adjacency;
+mod device_rows;
+mod hop_files;
 mod inputs;
 mod labels;
+mod node_matrix;
+mod part;
+mod preparation;
 mod propagator;
+mod storage;
 mod synthetic;
 mod task;
 
 pub use adjacency::Adjacency;
+pub use device_rows::DeviceRows;
+pub use hop_files::{HopFiles, HopKind, MappedMatrix};
 pub use inputs::{NodeBatch, NodeInputs};
 pub use labels::{LabelSeeds, ReliableSet};
+pub use node_matrix::NodeMatrix;
+pub use part::Part;
+pub use preparation::Preparation;
 pub use propagator::Propagator;
 pub use synthetic::{SyntheticError, SyntheticGraph};
 pub use task::NodeTask;

@@ -1,10 +1,14 @@
 use super::Adjacency;
 use crate::FeatureMatrix;
 use burn::tensor::{Device, Tensor, TensorData};
+use core::ops::Range;
+use rayon::prelude::*;
 use snack_burn::tensor::{DevicePattern, SparseTensor};
 
 /// Numbers of a block of columns that is propagated at once: 256 MiB.
 const BLOCK: usize = 1 << 26;
+/// Fewest rows that a thread copies.
+const ROWS: usize = 1 << 12;
 
 /// The mean over neighbours as a sparse matrix `P = D^-1 A` on a device: `A[v, u]` is the number of edges
 /// from `u` to `v`, `D` the diagonal of in-degrees.
@@ -55,25 +59,46 @@ impl Propagator {
         self.matrix.matmul(features)
     }
 
+    /// Number of products of [`hops_into`](Self::hops_into), which are the steps of its progress.
+    pub fn products(&self, width: usize, count: usize) -> usize {
+        width.div_ceil(self.columns()) * count
+    }
+
     /// Propagates features `count` times and returns the result of every time, the features as
-    /// given not among them. Columns do not depend on each other, so they visit the device in blocks;
-    /// the results are on the host.
+    /// given not among them.
     ///
     /// # Panics
     ///
     /// Panics if there is another number of nodes.
     pub fn hops(&self, features: &FeatureMatrix, count: usize) -> Vec<FeatureMatrix> {
-        let mut hops = vec![
-            FeatureMatrix {
-                width: features.width,
-                values: vec![0.0; features.values.len()],
-            };
-            count
-        ];
-        self.each_block(features, count, |hop, columns, values| {
-            scatter(&mut hops[hop], columns, values);
-        });
+        let zeros = || FeatureMatrix {
+            width: features.width,
+            values: vec![0.0; features.values.len()],
+        };
+        let mut hops: Vec<_> = (0..count).map(|_| zeros()).collect();
+        let mut values: Vec<_> = hops.iter_mut().map(|hop| &mut hop.values[..]).collect();
+        self.hops_into(&features.values, features.width, &mut values, &mut || ());
         hops
+    }
+
+    /// Propagates features into matrices of their shape: once into the first one, once more into
+    /// the second, and so on. Columns do not depend on each other, so they visit the device in
+    /// blocks, which is all the memory that this takes. `done` is called after every product.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is another number of nodes.
+    pub fn hops_into(
+        &self,
+        features: &[f32],
+        width: usize,
+        hops: &mut [&mut [f32]],
+        done: &mut dyn FnMut(),
+    ) {
+        self.each_block(features, width, hops.len(), |hop, columns, values| {
+            scatter(hops[hop], width, columns, values);
+            done();
+        });
     }
 
     /// The last of `count` propagations alone; the input if there is none.
@@ -83,36 +108,55 @@ impl Propagator {
     /// Panics if there is another number of nodes.
     pub fn last_hop(&self, features: &FeatureMatrix, count: usize) -> FeatureMatrix {
         let mut last = features.clone();
-        self.each_block(features, count, |hop, columns, values| {
-            if hop + 1 == count {
-                scatter(&mut last, columns, values);
-            }
-        });
+        self.last_hop_into(features, count, &mut last.values, &mut || ());
         last
+    }
+
+    /// Writes the last of `count` propagations into a matrix of the same shape, which it leaves as it
+    /// is if there is none. `done` is called after every product.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is another number of nodes.
+    pub fn last_hop_into(
+        &self,
+        features: &FeatureMatrix,
+        count: usize,
+        last: &mut [f32],
+        done: &mut dyn FnMut(),
+    ) {
+        let FeatureMatrix { width, values } = features;
+        self.each_block(values, *width, count, |hop, columns, values| {
+            if hop + 1 == count {
+                scatter(last, *width, columns, values);
+            }
+            done();
+        });
+    }
+
+    /// Columns of a block.
+    fn columns(&self) -> usize {
+        (self.block / self.matrix.dims()[0].max(1)).max(1)
     }
 
     /// Calls `take` with the number of a hop, a range of columns, and their values row by row.
     fn each_block(
         &self,
-        features: &FeatureMatrix,
+        features: &[f32],
+        width: usize,
         count: usize,
-        mut take: impl FnMut(usize, core::ops::Range<usize>, &[f32]),
+        mut take: impl FnMut(usize, Range<usize>, &[f32]),
     ) {
         let [nodes, _] = self.matrix.dims();
-        let width = features.width;
         assert_eq!(
-            features.values.len(),
+            features.len(),
             nodes * width,
             "Propagator: the graph has {nodes} nodes of {width} features each"
         );
-        let step = (self.block / nodes.max(1)).max(1);
+        let step = self.columns();
         for start in (0..width).step_by(step) {
             let columns = start..(start + step).min(width);
-            let rows = features.values.chunks_exact(width);
-            let block: Vec<f32> = rows
-                .flat_map(|row| &row[columns.clone()])
-                .copied()
-                .collect();
+            let block = gather(features, width, columns.clone());
             let data = TensorData::new(block, [nodes, columns.len()]);
             let mut x = Tensor::<2>::from_data(data, &self.matrix.device());
             for hop in 0..count {
@@ -125,9 +169,19 @@ impl Propagator {
     }
 }
 
-fn scatter(hop: &mut FeatureMatrix, columns: core::ops::Range<usize>, values: &[f32]) {
-    let rows = hop.values.chunks_exact_mut(hop.width);
-    for (row, values) in rows.zip(values.chunks_exact(columns.len())) {
-        row[columns.clone()].copy_from_slice(values);
-    }
+/// Some columns of a matrix.
+fn gather(matrix: &[f32], width: usize, columns: Range<usize>) -> Vec<f32> {
+    let mut block = vec![0.0; matrix.len() / width * columns.len()];
+    let rows = block.par_chunks_exact_mut(columns.len());
+    rows.zip(matrix.par_chunks_exact(width))
+        .with_min_len(ROWS)
+        .for_each(|(values, row)| values.copy_from_slice(&row[columns.clone()]));
+    block
+}
+
+fn scatter(matrix: &mut [f32], width: usize, columns: Range<usize>, block: &[f32]) {
+    let rows = matrix.par_chunks_exact_mut(width);
+    rows.zip(block.par_chunks_exact(columns.len()))
+        .with_min_len(ROWS)
+        .for_each(|(row, values)| row[columns.clone()].copy_from_slice(values));
 }

@@ -1,4 +1,4 @@
-use super::{Adjacency, LabelSeeds, NodeBatch, NodeInputs, Propagator, ReliableSet};
+use super::{DeviceRows, LabelSeeds, NodeBatch, NodeInputs, Preparation, Propagator, ReliableSet};
 use crate::{GamlpError, GraphData, GraphId, NodeSplit};
 use burn::tensor::Device;
 
@@ -11,24 +11,46 @@ pub struct NodeTask {
     /// `None` if no other labels are to be propagated.
     propagator: Option<Propagator>,
     inputs: NodeInputs,
+    device_rows: Option<DeviceRows>,
+    device_bytes: u64,
     label_hops: usize,
 }
 
 impl NodeTask {
-    /// Propagates features `hops` times and the labels to learn from `label_hops` times, on `device`.
+    /// Propagates features `hops` times and the labels to learn from `label_hops` times, on `device`,
+    /// and keeps them in memory.
     ///
     /// # Errors
     ///
-    /// [`GamlpError::TooFewNodes`] if a batch cannot have two nodes; [`GamlpError::Graph`] if the
-    /// graph does not fit into a sparse matrix.
+    /// As [`prepare`](Self::prepare).
     ///
     /// # Panics
     ///
     /// Panics if a node of a split has no label.
     pub fn new(
         id: GraphId,
+        data: GraphData,
+        hops: [usize; 2],
+        device: &Device,
+    ) -> Result<Self, GamlpError> {
+        Self::prepare(id, data, &Preparation::in_memory(hops), device)
+    }
+
+    /// Propagates features and the labels to learn from on `device`, or finds them where an earlier run
+    /// has left them.
+    ///
+    /// # Errors
+    ///
+    /// [`GamlpError::TooFewNodes`] if a batch cannot have two nodes; [`GamlpError::Graph`] if the
+    /// graph does not fit into a sparse matrix; [`GamlpError::HopFiles`] if a file cannot be written.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a node of a split has no label.
+    pub fn prepare(
+        id: GraphId,
         mut data: GraphData,
-        [hops, label_hops]: [usize; 2],
+        preparation: &Preparation,
         device: &Device,
     ) -> Result<Self, GamlpError> {
         let found = data.split.train.len();
@@ -38,22 +60,16 @@ impl NodeTask {
                 found,
             });
         }
-        let adjacency = Adjacency::new(&data).map_err(|source| GamlpError::Graph {
-            name: id.name.clone(),
-            source,
-        })?;
-        let propagator = Propagator::new(&adjacency, &device.clone().without_autodiff());
-        let features = core::mem::take(&mut data.features);
-        let seeds = LabelSeeds::new(&data, &ReliableSet::default());
-        let inputs = NodeInputs::new(features, &seeds, &propagator, [hops, label_hops]);
-        // Only the propagator needs them from here on.
-        data.edges = Vec::new();
+        let (inputs, propagator) = preparation.inputs(&id, &mut data, device)?;
+        let device_rows = DeviceRows::new(&inputs, &data.split, preparation.device_bytes, device);
         Ok(Self {
             id,
             data,
-            propagator: Some(propagator),
+            propagator,
             inputs,
-            label_hops,
+            device_rows,
+            device_bytes: preparation.device_bytes,
+            label_hops: preparation.label_hops,
         })
     }
 
@@ -66,7 +82,12 @@ impl NodeTask {
         let propagator = self.propagator.as_ref();
         let propagator = propagator.expect("NodeTask::with_reliable: the graph is still there");
         let seeds = LabelSeeds::new(&self.data, reliable);
+        let device = propagator.matrix().device();
         self.inputs = self.inputs.with_labels(&seeds, propagator, self.label_hops);
+        // The old rows go before the new ones come.
+        self.device_rows = None;
+        let split = &self.data.split;
+        self.device_rows = DeviceRows::new(&self.inputs, split, self.device_bytes, &device);
         self
     }
 
@@ -80,13 +101,16 @@ impl NodeTask {
         self
     }
 
-    /// The inputs of some nodes, in their order.
+    /// The inputs of some nodes, in their order: from the device if all of them have rows there, and from
+    /// the host if not.
     ///
     /// # Panics
     ///
     /// Panics if there is no such node.
     pub fn batch(&self, nodes: &[u32], device: &Device) -> NodeBatch {
-        self.inputs.batch(nodes, device)
+        let rows = self.device_rows.as_ref();
+        let found = rows.and_then(|rows| rows.batch(nodes, device.is_autodiff()));
+        found.unwrap_or_else(|| self.inputs.batch(nodes, device))
     }
 
     /// The classes of some nodes, in their order.
@@ -119,7 +143,12 @@ impl NodeTask {
 
     /// Number of features of a node.
     pub fn features(&self) -> usize {
-        self.inputs.hops()[0].width
+        self.inputs.hops()[0].width()
+    }
+
+    /// Number of nodes whose inputs are on the device.
+    pub fn rows_on_device(&self) -> usize {
+        self.device_rows.as_ref().map_or(0, DeviceRows::len)
     }
 
     /// Hops and label embedding of all nodes.

@@ -1,5 +1,7 @@
+mod energy;
 mod predictor;
 mod timing;
 
+pub use energy::EnergyWindow;
 pub use predictor::{InputLayout, Predictor};
 pub use timing::{Repeat, Timing};

@@ -43,8 +43,8 @@ impl NodeInputs {
     pub fn layout(&self) -> InputLayout {
         InputLayout {
             hops: self.hops().len(),
-            features: self.hops()[0].width,
-            classes: self.label_embedding().width,
+            features: self.hops()[0].width(),
+            classes: self.label_embedding().width(),
         }
     }
 

@@ -1,4 +1,4 @@
-use super::Predictor;
+use super::{EnergyWindow, Predictor};
 use crate::{GamlpError, GpuMeter};
 use burn::tensor::Device;
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Times `run`.
+    /// Times `run`; where there is a meter, more runs follow for about a second to measure energy.
     ///
     /// # Errors
     ///
@@ -45,19 +45,21 @@ impl Timing {
         for index in 0..repeat.warmup {
             run(index)?;
         }
-        let energy = || Some(meter?.read()?.energy_mj);
-        let before = energy();
         let mut times = Vec::with_capacity(repeat.runs);
         for index in 0..repeat.runs {
             let start = Instant::now();
             run(index)?;
             times.push(1e6 * start.elapsed().as_secs_f64());
         }
-        let used = before
-            .zip(energy())
-            .map(|(before, after)| after.saturating_sub(before));
+        let mj = match meter {
+            Some(meter) => {
+                let read = || Some(meter.read()?.energy_mj);
+                EnergyWindow::default().per_run(read, run)?
+            }
+            None => None,
+        };
         Ok(Self {
-            mj: used.map(|used| used as f64 / repeat.runs as f64),
+            mj,
             ..Self::of(times)
         })
     }

@@ -23,6 +23,28 @@ pub struct FeatureHead {
     pub dropout: Dropout,
 }
 
+impl GamlpConfig {
+    /// Initializes the square matrix of the feature head alone.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no feature head.
+    pub fn init_wide(&self, seed: u64, device: &Device) -> Projection {
+        let width = self.head.expect("GamlpConfig::init_wide: a feature head");
+        wide(width, self, &mut InitStream::new(seed), device)
+    }
+}
+
+fn wide(
+    width: usize,
+    config: &GamlpConfig,
+    stream: &mut InitStream,
+    device: &Device,
+) -> Projection {
+    let bound = xavier_bound([width, width]);
+    Projection::new(width, bound, true, Place::Head, config, stream, device)
+}
+
 impl FeatureHead {
     /// Initializes the layers with zero bias and Xavier weights of gain `sqrt(2)`.
     pub fn new(
@@ -32,8 +54,7 @@ impl FeatureHead {
         device: &Device,
     ) -> Self {
         let expand = stream.linear([config.hop_width(), width], device);
-        let bound = xavier_bound([width, width]);
-        let wide = Projection::new(width, bound, true, Place::Head, config, stream, device);
+        let wide = wide(width, config, stream, device);
         Self {
             expand,
             wide,

@@ -48,6 +48,15 @@ impl Batches {
         }
     }
 
+    /// Leaves out a last batch that is smaller than the others, unless it is the only one.
+    pub fn without_partial(mut self) -> Self {
+        let lists = self.nodes.iter().zip(self.sizes);
+        let whole = lists.filter(|&(_, size)| size > 0);
+        let whole = whole.map(|(&nodes, size)| nodes / size).min();
+        self.steps = whole.filter(|&steps| steps > 0).unwrap_or(self.steps);
+        self
+    }
+
     /// Steps of an epoch.
     pub fn steps(&self) -> usize {
         self.steps
@@ -117,6 +126,18 @@ mod tests {
         let batches = Batches::new(9, 0, 4, 7);
         assert_eq!((batches.steps(), all(&batches, 0).len()), (2, 8));
         assert_eq!(Batches::new(3, 0, 100, 7).steps(), 1);
+    }
+
+    #[test]
+    fn a_smaller_last_batch_can_be_left_out() {
+        let whole = |train, reliable| Batches::new(train, reliable, 4, 7).without_partial();
+        assert_eq!((whole(11, 0).steps(), all(&whole(11, 0), 0).len()), (2, 8));
+        assert_eq!(whole(8, 0), Batches::new(8, 0, 4, 7));
+        // The only one stays.
+        assert_eq!((whole(3, 0).steps(), all(&whole(3, 0), 0).len()), (1, 3));
+        let shared = whole(10, 31);
+        assert_eq!(shared.steps(), 10);
+        assert_eq!(shared.epoch(0).batch(9).map(<[u32]>::len), [1, 3]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use super::TrainOptions;
+use crate::Part;
 
 /// An option whose value differs between a checkpoint and the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,7 @@ impl TrainOptions {
         let share = share.map_or("the method's".into(), |share| share.to_string());
         let or_default = |stop: Option<usize>| stop.map_or("default".into(), |s| s.to_string());
         let epochs: Vec<_> = self.epochs.iter().map(usize::to_string).collect();
+        let parts: Vec<_> = self.eval_parts.iter().map(Part::to_string).collect();
         let patience = self.patience.unwrap_or_default();
         vec![
             ("--hidden", model.hidden.to_string(), false),
@@ -54,6 +56,7 @@ impl TrainOptions {
             ("--seed", self.seed.to_string(), false),
             // Steps and epochs are counted in batches.
             ("--batch", self.batch.to_string(), false),
+            ("--drop-last", self.drop_last.to_string(), false),
             ("--threshold", self.threshold.to_string(), false),
             ("--temperature", self.temperature.to_string(), false),
             ("--device", self.device.to_string(), true),
@@ -71,6 +74,7 @@ impl TrainOptions {
             ("--drop-fraction", share, true),
             ("--update-every", self.update_every.to_string(), true),
             ("--update-stop", or_default(self.update_stop), true),
+            ("--eval-parts", parts.join(","), true),
             ("--eval-every", self.eval_every.to_string(), true),
             (
                 "--checkpoint-every",

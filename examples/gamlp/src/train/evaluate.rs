@@ -1,5 +1,6 @@
-use crate::{FeatureMatrix, Gamlp, NodeTask};
+use crate::{FeatureMatrix, Gamlp, NodeTask, Part};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use core::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Fewest nodes of a pass without gradients, so that small training batches do not slow it down.
@@ -8,26 +9,52 @@ const FEWEST: usize = 1024;
 /// Shares of the nodes that are classified correctly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Accuracy {
-    /// Of the nodes to learn from, whose own labels are among their inputs.
-    #[serde(rename = "train_accuracy")]
-    pub train: f64,
+    /// Of the nodes to learn from, whose own labels are among their inputs; absent if it was not asked
+    /// for.
+    #[serde(
+        rename = "train_accuracy",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub train: Option<f64>,
     /// Of the nodes to select by.
     #[serde(rename = "valid_accuracy")]
     pub valid: f64,
-    /// Of the nodes to judge by.
-    #[serde(rename = "test_accuracy")]
-    pub test: f64,
+    /// Of the nodes to judge by; absent if it was not asked for.
+    #[serde(
+        rename = "test_accuracy",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub test: Option<f64>,
 }
 
 impl Accuracy {
-    /// Measures a model in evaluation mode, in passes of about `batch` nodes.
-    pub fn of(model: &Gamlp, task: &NodeTask, batch: usize, device: &Device) -> Self {
-        let split = task.split();
-        let of = |nodes: &[u32]| accuracy(model, task, nodes, batch, device);
+    /// Measures a model in evaluation mode on the nodes to select by and those of `parts`, in passes
+    /// of about `batch` nodes.
+    pub fn of(
+        model: &Gamlp,
+        task: &NodeTask,
+        parts: &[Part],
+        batch: usize,
+        device: &Device,
+    ) -> Self {
+        let of = |part: Part| accuracy(model, task, part.of(task.split()), batch, device);
+        let asked = |part: Part| parts.contains(&part).then(|| of(part));
         Self {
-            train: of(&split.train),
-            valid: of(&split.valid),
-            test: of(&split.test),
+            train: asked(Part::Train),
+            valid: of(Part::Valid),
+            test: asked(Part::Test),
+        }
+    }
+}
+
+impl fmt::Display for Accuracy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "validation accuracy {:.4}", self.valid)?;
+        match self.test {
+            Some(test) => write!(f, ", test accuracy {test:.4}"),
+            None => Ok(()),
         }
     }
 }

@@ -38,6 +38,10 @@ pub struct LogLine {
     /// Energy that the GPU has used since the run started or resumed, in joules, where NVML counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joules: Option<f64>,
+    /// Mean energy of the GPU in a training step of the run so far, in millijoules, where NVML counts
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mj_per_step: Option<f64>,
     /// The topology update at the end of the epoch, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<UpdateLine>,
@@ -188,6 +192,7 @@ mod tests {
             accuracy: None,
             reserved_bytes: None,
             joules: None,
+            mj_per_step: None,
             update: None,
         }
     }
@@ -207,9 +212,9 @@ mod tests {
     fn accuracies_are_keys_of_the_line() {
         let measured = LogLine {
             accuracy: Some(Accuracy {
-                train: 1.0,
+                train: Some(1.0),
                 valid: 0.5,
-                test: 0.25,
+                test: Some(0.25),
             }),
             ..line(3)
         };
@@ -219,6 +224,17 @@ mod tests {
             "{text}"
         );
         assert_eq!(serde_json::from_str::<LogLine>(&text).unwrap(), measured);
+
+        let alone = LogLine {
+            accuracy: Some(Accuracy {
+                valid: 0.5,
+                ..Accuracy::default()
+            }),
+            ..line(3)
+        };
+        let text = serde_json::to_string(&alone).unwrap();
+        assert!(!text.contains("train_accuracy"), "{text}");
+        assert_eq!(serde_json::from_str::<LogLine>(&text).unwrap(), alone);
     }
 
     #[test]

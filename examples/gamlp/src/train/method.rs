@@ -72,7 +72,7 @@ impl TrainOptions {
     }
 
     /// Adam, with a step counter for every connection where the method asks for one.
-    pub(crate) fn optimizer(&self) -> ModuleOptimizer {
+    pub fn optimizer(&self) -> ModuleOptimizer {
         if self.method.config(1).state == StatePolicy::LocalClock {
             return LocalClockAdamConfig::new()
                 .with_epsilon(EPSILON)

@@ -1,5 +1,7 @@
 use super::Recipe;
-use crate::{ConfigError, DeviceChoice, GamlpConfig, GraphSource, WeightMode, config::within};
+use crate::{
+    ConfigError, DeviceChoice, GamlpConfig, GraphSource, Part, WeightMode, config::within,
+};
 use serde::{Deserialize, Serialize};
 use snack_burn::dst::Preset;
 
@@ -23,6 +25,9 @@ pub struct TrainOptions {
     pub seed: u64,
     /// Nodes per step.
     pub batch: usize,
+    /// Whether an epoch leaves out a last batch that is smaller.
+    #[serde(default)]
+    pub drop_last: bool,
     /// Epochs of every stage; every stage after the first also learns what the one before is certain of.
     pub epochs: Vec<usize>,
     /// Learning rate of Adam.
@@ -37,6 +42,9 @@ pub struct TrainOptions {
     pub update_stop: Option<usize>,
     /// Epochs between evaluations; 0: only at the end of a stage.
     pub eval_every: usize,
+    /// The parts whose accuracy an evaluation measures, beside the one that selects.
+    #[serde(default = "all_parts")]
+    pub eval_parts: Vec<Part>,
     /// Epochs between checkpoints; 0: only at the end of a stage.
     pub checkpoint_every: usize,
     /// Epochs without a better validation accuracy after which a stage ends.
@@ -47,6 +55,11 @@ pub struct TrainOptions {
     pub temperature: f32,
     /// Weight of the loss of reliable nodes.
     pub gamma: f64,
+}
+
+/// Of runs that had no choice.
+fn all_parts() -> Vec<Part> {
+    Part::ALL.into()
 }
 
 impl Default for TrainOptions {

@@ -25,11 +25,12 @@ pub fn write_pictures(dir: &RunDir) -> Result<(), GamlpError> {
     let updates = lines.iter().filter(|line| line.update.is_some());
     let updates: Vec<u64> = updates.map(|line| line.step as u64).collect();
     let loss = [("", points(&|line| Some(line.loss)))];
-    let accuracy =
-        |part: fn(&Accuracy) -> f64| points(&|line| Some(100.0 * part(line.accuracy.as_ref()?)));
+    let accuracy = |part: fn(&Accuracy) -> Option<f64>| {
+        points(&|line| Some(100.0 * part(line.accuracy.as_ref()?)?))
+    };
     let accuracies = [
         ("to learn from", accuracy(|accuracy| accuracy.train)),
-        ("to select by", accuracy(|accuracy| accuracy.valid)),
+        ("to select by", accuracy(|accuracy| Some(accuracy.valid))),
         ("to judge by", accuracy(|accuracy| accuracy.test)),
     ];
     let density = [("", points(&|line| Some(100.0 * line.density)))];

@@ -9,7 +9,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts at `epoch` of `epochs`; a quiet one says nothing.
+    /// Starts a run at `epoch` of `epochs`; a quiet one says nothing.
     pub fn new(epoch: usize, epochs: usize, quiet: bool) -> Self {
         let target = match quiet {
             true => ProgressDrawTarget::hidden(),
@@ -24,6 +24,18 @@ impl Progress {
             .with_style(style);
         bar.reset_eta();
         Self { bar, quiet }
+    }
+
+    /// Starts a count of sparse products; a quiet one says nothing, and so does one of none.
+    pub fn of_products(products: usize, quiet: bool) -> Self {
+        let progress = Self::new(0, products, quiet || products == 0);
+        progress.bar.set_message("propagating");
+        progress
+    }
+
+    /// Moves the bar on by one product.
+    pub fn next_product(&self) {
+        self.bar.inc(1);
     }
 
     /// Moves the bar to `epoch`.

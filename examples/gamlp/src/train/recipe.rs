@@ -1,5 +1,5 @@
 use super::TrainOptions;
-use crate::{DeviceChoice, GamlpConfig, GraphSource, SparseScope, WeightMode};
+use crate::{DeviceChoice, GamlpConfig, GraphSource, Part, SparseScope, WeightMode};
 use clap::ValueEnum;
 use core::fmt;
 use snack_burn::dst::Preset;
@@ -42,6 +42,7 @@ impl Recipe {
             label_hops: 9,
             seed: 42,
             batch: 4096,
+            drop_last: false,
             epochs: vec![40],
             learning_rate: 1e-3,
             weight_decay: 0.0,
@@ -49,6 +50,7 @@ impl Recipe {
             update_every: 5,
             update_stop: None,
             eval_every: 1,
+            eval_parts: Part::ALL.into(),
             checkpoint_every: 10,
             patience: None,
             threshold: 0.85,

@@ -1,7 +1,7 @@
 use super::{Accuracy, LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine, write_pictures};
 use crate::{DeviceChoice, GamlpError, Interrupt, Summary};
 use core::fmt;
-use example_support::quoted;
+use example_support::{counted, quoted};
 use std::path::PathBuf;
 
 /// How a run ended.
@@ -13,6 +13,13 @@ pub enum Outcome {
         summary: Box<Summary>,
         /// The folder with log and checkpoint.
         dir: PathBuf,
+    },
+    /// The graph is read and propagated, as asked for.
+    Prepared {
+        /// The folder with the matrices.
+        folder: PathBuf,
+        /// Number of nodes.
+        nodes: usize,
     },
     /// A request to stop came first.
     Interrupted {
@@ -34,6 +41,10 @@ impl fmt::Display for Outcome {
         match self {
             Self::Finished { summary, dir } => {
                 write!(f, "{summary}{:<22}{}", "log and checkpoint", dir.display())
+            }
+            Self::Prepared { folder, nodes } => {
+                let nodes = counted(*nodes, "node");
+                write!(f, "matrices of {nodes} are in {}", folder.display())
             }
             Self::Interrupted {
                 step,
@@ -79,6 +90,7 @@ pub fn train(
         trainer.evaluate();
     }
     let mut speed = Speed::new(&trainer);
+    let mut first = true;
     while !trainer.is_done() {
         if trainer.is_stage_done() {
             // The next stage resumes from the file of the model that teaches it.
@@ -90,6 +102,10 @@ pub fn train(
         if trainer.is_epoch_end() {
             let line = end_of_epoch(&mut trainer, &mut speed)?;
             log.write(&line)?;
+            if core::mem::take(&mut first) {
+                // What the tuner tried in the first epoch would be held to the end.
+                trainer.release_memory();
+            }
             report(&line, &trainer, progress);
             let every = trainer.options().checkpoint_every;
             if every > 0 && line.epoch.is_multiple_of(every) && !trainer.is_done() {
@@ -142,6 +158,7 @@ fn end_of_epoch(trainer: &mut Trainer, speed: &mut Speed) -> Result<LogLine, Gam
         density: trainer.density(),
         reserved_bytes: trainer.reserved_bytes(),
         joules: trainer.joules(),
+        mj_per_step: trainer.mj_per_step(),
         update,
     })
 }
@@ -170,10 +187,17 @@ fn report(line: &LogLine, trainer: &Trainer, progress: &Progress) {
         ));
     }
     if let Some(Accuracy { train, valid, test }) = line.accuracy {
+        let parts = [("train", train), ("valid", Some(valid)), ("test", test)];
+        let parts = parts.into_iter().filter_map(|(part, accuracy)| {
+            accuracy.map(|accuracy| format!("{accuracy:.4} {part}"))
+        });
+        let parts: Vec<_> = parts.collect();
         progress.line(&format!(
-            "epoch {:>width$}  loss {:.4}, accuracy {train:.4} train, {valid:.4} valid, \
-             {test:.4} test, {:.2} ms per step",
-            line.epoch, line.loss, line.step_ms
+            "epoch {:>width$}  loss {:.4}, accuracy {}, {:.2} ms per step",
+            line.epoch,
+            line.loss,
+            parts.join(", "),
+            line.step_ms
         ));
     }
 }

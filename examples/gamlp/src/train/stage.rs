@@ -45,6 +45,10 @@ impl Stage {
         let seed = options.stage_seed(index);
         let train = task.split().train.len();
         let batches = Batches::new(train, reliable.nodes.len(), options.batch, seed);
+        let batches = match options.drop_last {
+            true => batches.without_partial(),
+            false => batches,
+        };
         Self {
             task,
             reliable,

@@ -45,6 +45,9 @@ pub struct Counters {
     pub seconds: f64,
     /// Time spent in training steps, without evaluations and checkpoints.
     pub train_seconds: f64,
+    /// Energy of the GPU in training steps, in millijoules, where NVML counts it.
+    #[serde(default)]
+    pub train_mj: u64,
     /// Nodes learned from, each as often as it was.
     pub samples: u64,
     /// Training loss summed over the steps that no log line covers yet.

@@ -31,6 +31,8 @@ pub struct Trainer {
     best: Option<BestModel>,
     /// With what the GPU had used at the start.
     meter: Option<(GpuMeter, u64)>,
+    /// What the GPU had used before the steps whose loss is open.
+    steps_from_mj: Option<u64>,
     started: Instant,
     earlier_seconds: f64,
 }
@@ -74,6 +76,7 @@ impl Trainer {
             order: None,
             best: None,
             meter: meter(options.device),
+            steps_from_mj: None,
             started: Instant::now(),
             earlier_seconds: counters.seconds,
             counters,
@@ -125,6 +128,7 @@ impl Trainer {
                 .transpose()?
                 .map(|model| BestModel { model, saved: true }),
             meter: meter(options.device),
+            steps_from_mj: None,
             started: Instant::now(),
             earlier_seconds: counters.seconds,
             counters,
@@ -137,6 +141,9 @@ impl Trainer {
     /// Trains on one batch, then updates the topology if its time has come.
     pub fn step(mut self) -> Self {
         let start = Instant::now();
+        if self.steps_from_mj.is_none() {
+            self.steps_from_mj = self.energy_mj();
+        }
         let steps = self.stage.batches().steps();
         let (epoch, step) = (self.counters.step / steps, self.counters.step % steps);
         if self.options.model.has_dropout() {
@@ -228,6 +235,9 @@ impl Trainer {
     pub fn take_loss(&mut self) -> Result<f64, GamlpError> {
         let start = Instant::now();
         let sum = self.read_open_loss()?;
+        if let (Some(before), Some(now)) = (self.steps_from_mj.take(), self.energy_mj()) {
+            self.counters.train_mj += now.saturating_sub(before);
+        }
         let mean = f64::from(sum) / self.counters.open_steps.max(1) as f64;
         self.open_loss = None;
         self.counters.open_steps = 0;
@@ -236,13 +246,14 @@ impl Trainer {
         Ok(mean)
     }
 
-    /// Measures the accuracy on the three parts of the graph, and keeps the model if it is the best
+    /// Measures the accuracy on the parts that the options name, and keeps the model if it is the best
     /// of its stage on the nodes to select by.
     pub fn evaluate(&mut self) -> Accuracy {
         let device = self.device.clone().inner();
         let model = self.model.valid();
         let batch = self.options.batch;
-        let accuracy = Accuracy::of(&model, self.stage.task(), batch, &device);
+        let parts = &self.options.eval_parts;
+        let accuracy = Accuracy::of(&model, self.stage.task(), parts, batch, &device);
         let epoch = self.epoch();
         let counters = &mut self.counters;
         counters.accuracy = Some(accuracy);
@@ -370,9 +381,28 @@ impl Trainer {
 
     /// Energy that the GPU has used since this was made, in joules, where NVML counts it.
     pub fn joules(&self) -> Option<f64> {
-        let (meter, start) = self.meter.as_ref()?;
-        let now = meter.read()?.energy_mj;
-        Some(now.saturating_sub(*start) as f64 / 1e3)
+        let (_, start) = self.meter.as_ref()?;
+        Some(self.energy_mj()?.saturating_sub(*start) as f64 / 1e3)
+    }
+
+    /// Energy that the GPU has used since its driver was loaded, in millijoules.
+    fn energy_mj(&self) -> Option<u64> {
+        let (meter, _) = self.meter.as_ref()?;
+        Some(meter.read()?.energy_mj)
+    }
+
+    /// Mean energy of the GPU in a training step whose loss was [taken](Self::take_loss), in
+    /// millijoules, where NVML counts it. What an interrupted epoch used before the interrupt is lost.
+    pub fn mj_per_step(&self) -> Option<f64> {
+        self.meter.as_ref()?;
+        let counters = &self.counters;
+        let steps = counters.total_steps() - counters.open_steps;
+        Some(counters.train_mj as f64 / steps.max(1) as f64)
+    }
+
+    /// Gives back the memory of the device that nothing uses now, such as what routines were tried with.
+    pub fn release_memory(&self) {
+        self.device.clone().inner().memory_cleanup();
     }
 
     /// Steps, times, losses and results so far.

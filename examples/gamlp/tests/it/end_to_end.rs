@@ -28,7 +28,7 @@ fn a_batch_holds_the_rows_of_its_nodes() {
     let data = SyntheticGraph::small().generate().unwrap();
     let inputs = inputs(&data, [2, 3]);
     assert_eq!(inputs.hops().len(), 3);
-    assert_eq!(inputs.hops()[0], data.features);
+    assert_eq!(inputs.hops()[0].values(), data.features.values);
     let batch = inputs.batch(&[5, 599, 5], &device());
     for (tensor, matrix) in batch.hops.iter().zip(inputs.hops()) {
         let found: Vec<f32> = tensor.to_data().iter::<f32>().collect();

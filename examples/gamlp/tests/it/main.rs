@@ -11,6 +11,7 @@ mod golden;
 mod infer;
 mod loss;
 mod model;
+mod placement;
 mod program;
 mod propagation;
 mod reference;

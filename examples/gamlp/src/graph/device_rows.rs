@@ -1,0 +1,87 @@
+use super::{NodeBatch, NodeInputs, Part};
+use crate::NodeSplit;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use std::sync::Arc;
+
+/// Says that a node has no row.
+const ABSENT: u32 = u32::MAX;
+
+/// The inputs of some nodes on a device, where batches of them are gathered without the host.
+#[derive(Debug, Clone)]
+pub struct DeviceRows {
+    /// The row of every node of the graph.
+    row_of: Arc<[u32]>,
+    rows: NodeBatch,
+}
+
+impl DeviceRows {
+    /// Uploads the rows of those parts of the graph that fit into `bytes` one after another, the
+    /// nodes to learn from first; nothing if not even those do.
+    pub fn new(
+        inputs: &NodeInputs,
+        split: &NodeSplit,
+        bytes: u64,
+        device: &Device,
+    ) -> Option<Self> {
+        let matrices = inputs.hops().iter().chain([inputs.label_embedding()]);
+        let width: usize = matrices.map(|matrix| matrix.width()).sum();
+        let most = bytes / (width * size_of::<f32>()) as u64;
+        let mut nodes: Vec<u32> = Vec::new();
+        for part in Part::ALL {
+            let part = part.of(split);
+            if (nodes.len() + part.len()) as u64 > most {
+                break;
+            }
+            nodes.extend(part);
+        }
+        if nodes.is_empty() {
+            return None;
+        }
+        let first = &inputs.hops()[0];
+        let mut row_of = vec![ABSENT; first.values().len() / first.width().max(1)];
+        for (row, &node) in nodes.iter().enumerate() {
+            row_of[node as usize] = row as u32;
+        }
+        Some(Self {
+            row_of: row_of.into(),
+            rows: inputs.batch(&nodes, &device.clone().without_autodiff()),
+        })
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.label_embedding.dims()[0]
+    }
+
+    /// If there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The inputs of some nodes, in their order, if they all have rows.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the graph has no such node.
+    pub fn batch(&self, nodes: &[u32], autodiff: bool) -> Option<NodeBatch> {
+        let rows = nodes.iter().map(|&node| match self.row_of[node as usize] {
+            ABSENT => None,
+            row => Some(row as i32),
+        });
+        let rows: Vec<i32> = rows.collect::<Option<_>>()?;
+        let device = self.rows.label_embedding.device();
+        let data = TensorData::new(rows, [nodes.len()]);
+        let rows = Tensor::<1, Int>::from_data(data, (&device, DType::I32));
+        let gather = |matrix: &Tensor<2>| {
+            let found = matrix.clone().select(0, rows.clone());
+            match autodiff {
+                true => Tensor::from_inner(found),
+                false => found,
+            }
+        };
+        Some(NodeBatch {
+            hops: self.rows.hops.iter().map(gather).collect(),
+            label_embedding: gather(&self.rows.label_embedding),
+        })
+    }
+}

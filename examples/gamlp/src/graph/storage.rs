@@ -1,0 +1,78 @@
+use super::{HopFiles, HopKind, NodeMatrix};
+use crate::{CacheError, FeatureMatrix};
+use rayon::prelude::*;
+
+/// Where propagated matrices lie.
+#[derive(Debug, Clone)]
+pub(super) enum Storage {
+    Memory,
+    Files(HopFiles),
+}
+
+impl Storage {
+    /// Matrices that an earlier run has left; nothing unless all of them are there.
+    ///
+    /// # Errors
+    ///
+    /// The first one that is there but cannot be used.
+    pub fn open(
+        &self,
+        kinds: &[HopKind],
+        shape: [usize; 2],
+    ) -> Result<Option<Vec<NodeMatrix>>, CacheError> {
+        let Self::Files(files) = self else {
+            return Ok(None);
+        };
+        let open = |&kind| Ok(files.open(kind, shape)?.map(NodeMatrix::from));
+        kinds.par_iter().map(open).collect()
+    }
+
+    /// New matrices of the same shape, which `fill` is given full of zeros.
+    ///
+    /// # Errors
+    ///
+    /// An error if a file cannot be written; none appears under its name then.
+    pub fn fill(
+        &self,
+        kinds: &[HopKind],
+        shape: [usize; 2],
+        fill: impl FnOnce(&mut [&mut [f32]]),
+    ) -> Result<Vec<NodeMatrix>, CacheError> {
+        let [nodes, width] = shape;
+        match self {
+            Self::Memory => {
+                let zeros = || vec![0.0; nodes * width];
+                let mut matrices: Vec<Vec<f32>> = kinds.iter().map(|_| zeros()).collect();
+                let mut views: Vec<_> = matrices.iter_mut().map(|values| &mut values[..]).collect();
+                fill(&mut views);
+                let matrices = matrices.into_iter();
+                let matrices = matrices.map(|values| FeatureMatrix { width, values }.into());
+                Ok(matrices.collect())
+            }
+            Self::Files(files) => {
+                let mut writers = files.create(kinds, shape)?;
+                let mut views: Vec<_> = writers.iter_mut().map(|w| w.values_mut()).collect();
+                fill(&mut views);
+                let finished = writers.into_par_iter().map(|writer| writer.finish());
+                finished.map(|matrix| Ok(matrix?.into())).collect()
+            }
+        }
+    }
+
+    /// The matrix itself, or a file of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`fill`](Self::fill).
+    pub fn keep(&self, kind: HopKind, matrix: FeatureMatrix) -> Result<NodeMatrix, CacheError> {
+        match self {
+            Self::Memory => Ok(matrix.into()),
+            Self::Files(_) => {
+                let shape = [matrix.values.len() / matrix.width.max(1), matrix.width];
+                let copy = |views: &mut [&mut [f32]]| views[0].copy_from_slice(&matrix.values);
+                let mut kept = self.fill(&[kind], shape, copy)?;
+                Ok(kept.pop().expect("one matrix was asked for"))
+            }
+        }
+    }
+}
