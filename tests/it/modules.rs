@@ -8,7 +8,7 @@ use burn::tensor::activation::gelu;
 use burn::tensor::{Device, Tensor, TensorData};
 use snack_burn::prelude::*;
 
-use crate::support::{assert_bits, assert_close, backends, flex, floats, tensor2};
+use crate::support::{assert_bits, assert_close, assert_within, backends, flex, floats, tensor2};
 
 fn layer(d_input: usize, d_output: usize, device: &Device) -> SparseLinear {
     SparseLinearConfig::new(d_input, d_output)
@@ -351,6 +351,37 @@ fn another_width_is_refused() {
 
 /// Value, gradient and index of a trained layer take at most 18 bytes a non-zero on a device with
 /// halved coordinates, and 24 elsewhere, offsets and padding apart.
+/// What only learns or draws from rows of slots pays for their list.
+#[test]
+fn a_layer_that_only_predicts_has_no_rows_of_slots() {
+    for backend in backends() {
+        let layer = SparseLinearConfig::new(300, 200)
+            .with_sparsity(0.9)
+            .with_seed(Some(1))
+            .init(&backend.device);
+        let input = || Tensor::<2>::ones([2, 300], &backend.device);
+        let expected = floats(&layer.forward(input()));
+        let predicting = layer.pattern.index_bytes();
+        let composed = layer.clone().with_routines(Routines {
+            spmm: SpmmRoutine::Composed,
+            ..Default::default()
+        });
+        assert_within(
+            backend.name,
+            &floats(&composed.forward(input())),
+            &expected,
+            1e-5,
+        );
+        let all = layer.pattern.index_bytes();
+        let list = layer.nnz() * if backend.is_cube() { 2 } else { 4 };
+        assert!(
+            all >= predicting + list,
+            "{predicting} of {all} bytes on {}",
+            backend.name
+        );
+    }
+}
+
 #[test]
 fn state_of_a_trained_layer() {
     const PADDED_LISTS: usize = 4;

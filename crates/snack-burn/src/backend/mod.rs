@@ -17,3 +17,12 @@ pub(crate) fn has_device_kernels(device: &Device) -> bool {
         false
     }
 }
+
+/// Whether a device runs kernels of this crate, and not Burn operations in their place.
+pub(crate) fn has_kernels(device: &Device) -> bool {
+    #[cfg(feature = "flex")]
+    if matches!(device.as_dispatch(), burn::backend::DispatchDevice::Flex(_)) {
+        return true;
+    }
+    has_device_kernels(device)
+}

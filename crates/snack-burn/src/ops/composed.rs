@@ -16,7 +16,7 @@ pub fn spmm<B: Backend>(
     gather_scatter::<B>(
         values,
         coordinates::<B>(&index.cols, index),
-        coordinates::<B>(&index.rows, index),
+        coordinates::<B>(index.rows.expect(), index),
         x,
         index.shape[0],
     )
@@ -30,7 +30,7 @@ pub fn spmm_transposed<B: Backend>(
 ) -> FloatTensor<B> {
     gather_scatter::<B>(
         values,
-        coordinates::<B>(&index.rows, index),
+        coordinates::<B>(index.rows.expect(), index),
         coordinates::<B>(&index.cols, index),
         y,
         index.shape[1],
@@ -43,7 +43,7 @@ pub fn sddmm<B: Backend>(y: FloatTensor<B>, x: FloatTensor<B>, index: &Index<B>)
     if nnz == 0 || x.shape()[0] == 0 {
         return B::float_zeros(Shape::new([nnz]), &x.device(), x.dtype().into());
     }
-    let y = B::float_select(y, 1, coordinates::<B>(&index.rows, index));
+    let y = B::float_select(y, 1, coordinates::<B>(index.rows.expect(), index));
     let x = B::float_select(x, 1, coordinates::<B>(&index.cols, index));
     B::float_reshape(B::float_sum_dim(B::float_mul(y, x), 0), Shape::new([nnz]))
 }

@@ -43,17 +43,45 @@ pub struct Index<B: Backend> {
     pub shape: [usize; 2],
     /// Number of non-zeros.
     pub nnz: usize,
-    /// Storage of `rows`, `cols` and the rows of the column order.
+    /// Storage of `cols`, `rows` and the rows of the column order.
     pub width: IndexWidth,
     /// First slot of each row, `[m + 1]`.
     pub row_offsets: IntTensor<B>,
-    /// Row of each slot, `[width.words(nnz)]` or longer.
-    pub rows: IntTensor<B>,
-    /// Column of each slot, as `rows`.
+    /// Column of each slot, `[width.words(nnz)]` or longer.
     pub cols: IntTensor<B>,
+    /// Row of each slot.
+    #[extension_type]
+    pub rows: RowList<B>,
     /// The same slots in column order.
     #[extension_type]
     pub columns: ColumnOrder<B>,
+}
+
+/// The row of each slot, which the offsets imply: a product without gradients mostly does without.
+#[derive(ExtensionType)]
+#[extension_type(fusion: cfg(feature = "fusion"))]
+pub enum RowList<B: Backend> {
+    /// Not built: nothing that needs it follows.
+    Absent,
+    /// Built.
+    Present {
+        /// As the columns of the index.
+        rows: IntTensor<B>,
+    },
+}
+
+impl<B: Backend> RowList<B> {
+    /// The rows.
+    ///
+    /// # Panics
+    ///
+    /// If they were not built.
+    pub fn expect(&self) -> &IntTensor<B> {
+        match self {
+            Self::Present { rows } => rows,
+            Self::Absent => panic!("the rows of slots are built for all that reads them"),
+        }
+    }
 }
 
 /// The slots of a pattern sorted by column, needed by the transposed product only.
@@ -91,8 +119,11 @@ impl<B: Backend> Index<B> {
             nnz: self.nnz,
             width: self.width,
             row_offsets: self.row_offsets.clone(),
-            rows: self.rows.clone(),
             cols: self.cols.clone(),
+            rows: match &self.rows {
+                RowList::Absent => RowList::Absent,
+                RowList::Present { rows } => RowList::Present { rows: rows.clone() },
+            },
             columns: match &self.columns {
                 ColumnOrder::Absent => ColumnOrder::Absent,
                 ColumnOrder::Present {

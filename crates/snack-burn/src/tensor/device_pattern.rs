@@ -7,15 +7,15 @@ use burn::module::ParamId;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 
 use crate::backend::has_device_kernels;
-use crate::ops::{ColumnOrder, Index, IndexWidth};
+use crate::ops::{ColumnOrder, Index, IndexWidth, RowList};
 use crate::pattern::Pattern;
 
 /// A [`Pattern`] together with its 32-bit integer index tensors on one device.
 ///
 /// The host pattern is the truth; the index tensors are derived from it when first needed and
-/// shared by all clones: row offsets, rows and columns by any product, the column order only by a
-/// transposed product or the backward pass to an input. Moving to another device uploads them
-/// again.
+/// shared by all clones: row offsets and columns by any product, the row of each slot where something
+/// learns or a routine reads them, the column order only by a transposed product or the backward pass
+/// to an input. Moving to another device uploads them again.
 #[derive(Clone)]
 pub struct DevicePattern {
     pub(super) id: ParamId,
@@ -27,7 +27,8 @@ pub struct DevicePattern {
 /// The content of index tensors, before any device has it.
 #[derive(Default)]
 pub(crate) struct HostIndex {
-    rows: Option<[Vec<i32>; 3]>,
+    slots: Option<[Vec<i32>; 2]>,
+    rows: Option<Vec<i32>>,
     columns: Option<[Vec<i32>; 3]>,
 }
 
@@ -35,10 +36,29 @@ pub(crate) struct HostIndex {
 struct DerivedIndex {
     /// Until it is uploaded.
     host: Mutex<HostIndex>,
-    rows: OnceLock<[Tensor<1, Int>; 3]>,
+    /// Row offsets, columns.
+    slots: OnceLock<[Tensor<1, Int>; 2]>,
+    rows: OnceLock<Tensor<1, Int>>,
     columns: OnceLock<[Tensor<1, Int>; 3]>,
     /// A hash of the coordinates.
     hash: OnceLock<u64>,
+}
+
+/// What an operation needs of an index beside row offsets and columns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IndexParts {
+    /// The row of each slot.
+    pub rows: bool,
+    /// The column order.
+    pub columns: bool,
+}
+
+impl IndexParts {
+    /// Of an operation that may be any routine.
+    pub const ALL: Self = Self {
+        rows: true,
+        columns: true,
+    };
 }
 
 impl DevicePattern {
@@ -72,13 +92,11 @@ impl DevicePattern {
 
     /// Bytes of the index tensors that are on the device now.
     pub fn index_bytes(&self) -> usize {
-        let bytes = |tensors: &[Tensor<1, Int>; 3]| {
-            tensors
-                .iter()
-                .map(|t| t.dims()[0] * size_of::<i32>())
-                .sum::<usize>()
-        };
-        self.index.rows.get().map_or(0, bytes) + self.index.columns.get().map_or(0, bytes)
+        let index = &self.index;
+        let slots = index.slots.get().into_iter().flatten();
+        let columns = index.columns.get().into_iter().flatten();
+        let tensors = slots.chain(index.rows.get()).chain(columns);
+        tensors.map(|t| t.dims()[0] * size_of::<i32>()).sum()
     }
 
     /// Bytes of the index tensors of a pattern once a layer on `device` has trained, the column
@@ -103,17 +121,22 @@ impl DevicePattern {
         self
     }
 
-    /// The index tensors as an operation takes them, with the column order if asked.
-    pub(crate) fn index(&self, with_columns: bool) -> Index<Dispatch> {
-        let [row_offsets, rows, cols] = self.rows().clone().map(Tensor::into_dispatch);
+    /// The index tensors as an operation takes them.
+    pub(crate) fn index(&self, wanted: IndexParts) -> Index<Dispatch> {
+        let [row_offsets, cols] = self.slots().clone().map(Tensor::into_dispatch);
         Index {
             shape: self.pattern.shape(),
             nnz: self.pattern.nnz(),
             width: self.width(),
             row_offsets,
-            rows,
             cols,
-            columns: match with_columns {
+            rows: match wanted.rows {
+                false => RowList::Absent,
+                true => RowList::Present {
+                    rows: self.rows().clone().into_dispatch(),
+                },
+            },
+            columns: match wanted.columns {
                 false => ColumnOrder::Absent,
                 true => {
                     let [offsets, rows, slots] = self.columns().clone().map(Tensor::into_dispatch);
@@ -154,6 +177,7 @@ impl DevicePattern {
     pub(crate) fn prepare(&self, pattern: &Pattern) -> HostIndex {
         let index = &self.index;
         HostIndex {
+            slots: index.slots.get().map(|_| self.slot_words(pattern)),
             rows: index.rows.get().map(|_| self.row_words(pattern)),
             columns: index.columns.get().map(|_| self.column_words(pattern)),
         }
@@ -168,11 +192,19 @@ impl DevicePattern {
         self
     }
 
-    fn rows(&self) -> &[Tensor<1, Int>; 3] {
+    fn slots(&self) -> &[Tensor<1, Int>; 2] {
+        self.index.slots.get_or_init(|| {
+            let words = self.index.host().slots.take();
+            let words = words.unwrap_or_else(|| self.slot_words(&self.pattern));
+            words.map(|words| upload(words, &self.device))
+        })
+    }
+
+    fn rows(&self) -> &Tensor<1, Int> {
         self.index.rows.get_or_init(|| {
             let words = self.index.host().rows.take();
             let words = words.unwrap_or_else(|| self.row_words(&self.pattern));
-            words.map(|words| upload(words, &self.device))
+            upload(words, &self.device)
         })
     }
 
@@ -184,12 +216,12 @@ impl DevicePattern {
         })
     }
 
-    fn row_words(&self, pattern: &Pattern) -> [Vec<i32>; 3] {
-        [
-            offset_words(pattern),
-            self.coordinate_words(&pattern.expand_rows()),
-            self.coordinate_words(pattern.cols()),
-        ]
+    fn slot_words(&self, pattern: &Pattern) -> [Vec<i32>; 2] {
+        [offset_words(pattern), self.coordinate_words(pattern.cols())]
+    }
+
+    fn row_words(&self, pattern: &Pattern) -> Vec<i32> {
+        self.coordinate_words(&pattern.expand_rows())
     }
 
     fn column_words(&self, pattern: &Pattern) -> [Vec<i32>; 3] {

@@ -2,10 +2,12 @@
 
 use burn::backend::Dispatch;
 use burn::backend::ops::FloatTensorOps;
-use burn::tensor::{Shape, Tensor};
+use burn::tensor::{Device, Shape, Tensor};
 
 use super::DevicePattern;
-use crate::ops::{Routines, SparseOps};
+use super::device_pattern::IndexParts;
+use crate::backend::has_kernels;
+use crate::ops::{Routines, SparseOps, SpmmRoutine};
 
 /// `Y = X W^T + b`; `values` `[nnz]`, `x` `[batch, k]`, `bias` `[m]`, output `[batch, m]`.
 pub(crate) fn product(
@@ -29,7 +31,11 @@ pub(crate) fn product(
             "spmm: expected a bias of shape [{rows}], of the type and on the device of the values"
         );
     }
-    let index = pattern.index(x.is_tracked());
+    let learns = values.is_tracked() || x.is_tracked();
+    let index = pattern.index(IndexParts {
+        rows: learns || reads_rows(routines.spmm, pattern.device()),
+        columns: x.is_tracked(),
+    });
     let (values, x) = (values.into_dispatch(), x.into_dispatch());
     Tensor::from_dispatch(match bias {
         Some(bias) => Dispatch::spmm_bias(values, index, x, bias.into_dispatch(), routines),
@@ -52,7 +58,7 @@ pub(crate) fn transposed_product(
     );
     Tensor::from_dispatch(Dispatch::spmm_transposed(
         values.into_dispatch(),
-        pattern.index(true),
+        pattern.index(IndexParts::ALL),
         y.into_dispatch(),
         routines,
     ))
@@ -81,13 +87,22 @@ pub(crate) fn sampled_product(
         y.dtype(),
         x.dtype()
     );
-    let index = pattern.index(x.is_tracked());
+    let index = pattern.index(IndexParts {
+        rows: true,
+        columns: x.is_tracked(),
+    });
     Tensor::from_dispatch(Dispatch::sddmm(
         y.into_dispatch(),
         x.into_dispatch(),
         index,
         routines,
     ))
+}
+
+/// Whether a product by this routine reads the row of each slot. What is composed of Burn operations does, as
+/// all is on back ends without kernels.
+fn reads_rows(routine: SpmmRoutine, device: &Device) -> bool {
+    matches!(routine, SpmmRoutine::CooAtomic | SpmmRoutine::Composed) || !has_kernels(device)
 }
 
 /// The tensor in another shape, taken literally: `Tensor::reshape` reads a 0 as "keep this axis",

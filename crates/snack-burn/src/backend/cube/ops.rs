@@ -14,8 +14,8 @@ use super::sddmm::{SddmmProblem, sddmm};
 use super::spmm::{SpmmProblem, spmm};
 use super::transpose::either_major;
 use crate::ops::{
-    ColumnOrder, GradientPanel, Index, IndexWidth, Routines, SddmmRoutine, SparseOps, SpmmRoutine,
-    composed,
+    ColumnOrder, GradientPanel, Index, IndexWidth, Routines, RowList, SddmmRoutine, SparseOps,
+    SpmmRoutine, composed,
 };
 
 impl SparseOps for CubeBackend {
@@ -68,7 +68,7 @@ impl SparseOps for CubeBackend {
             packed: index.width == IndexWidth::Bits16,
             slots: Some(slots.clone()),
             by_input: Some((index.row_offsets.clone(), index.cols.clone())),
-            by_slot: [index.cols, index.rows],
+            by_slot: coordinates_by_slot(&index).map(|[rows, cols]| [cols, rows]),
             bias: None,
             panel_bytes: routines.panel_bytes,
             reduced_precision: routines.reduced_precision,
@@ -95,7 +95,7 @@ impl SparseOps for CubeBackend {
             y: either_major(y),
             x: either_major(x),
             offsets: index.row_offsets,
-            rows: index.rows,
+            rows: index.rows.expect().clone(),
             cols: index.cols,
             packed: index.width == IndexWidth::Bits16,
             nnz,
@@ -163,18 +163,26 @@ fn product(
     let problem = SpmmProblem {
         values: into_contiguous(values),
         x: either_major(x),
-        offsets: index.row_offsets,
+        offsets: index.row_offsets.clone(),
         inputs: index.cols.clone(),
         packed: index.width == IndexWidth::Bits16,
         slots: None,
         by_input: None,
-        by_slot: [index.rows, index.cols],
+        by_slot: coordinates_by_slot(&index),
         bias,
         panel_bytes: routines.panel_bytes,
         reduced_precision: routines.reduced_precision,
         layout: routines.output_layout,
     };
     run(spmm(&problem, routines.spmm))
+}
+
+/// Row and column of each slot, where the rows are there.
+fn coordinates_by_slot(index: &Index<CubeBackend>) -> Option<[CubeTensor; 2]> {
+    match &index.rows {
+        RowList::Absent => None,
+        RowList::Present { rows } => Some([rows.clone(), index.cols.clone()]),
+    }
 }
 
 fn supported(operand: &CubeTensor) {

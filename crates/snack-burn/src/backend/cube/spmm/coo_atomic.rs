@@ -38,11 +38,11 @@ fn coo_atomic_kernel<F: Float>(
 
 pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
     let SpmmProblem {
-        values,
-        x,
-        by_slot: [outputs, inputs],
-        ..
+        values, x, by_slot, ..
     } = problem;
+    let [outputs, inputs] = by_slot
+        .as_ref()
+        .expect("the rows of slots are built for the routine that reads them");
     let routine = SpmmRoutine::CooAtomic.name();
     check_units(&x.client, routine, CUBE_SIZE)?;
     if !adds_atomically(&x.client, x.dtype) {

@@ -39,8 +39,8 @@ pub(super) struct SpmmProblem {
     pub slots: Option<CubeTensor>,
     /// First slot of each input and output of each slot, of a transposed product.
     pub by_input: Option<(CubeTensor, CubeTensor)>,
-    /// Output and input of each slot, as `inputs`.
-    pub by_slot: [CubeTensor; 2],
+    /// Output and input of each slot, as `inputs`, where a routine needs them.
+    pub by_slot: Option<[CubeTensor; 2]>,
     /// Added to every sample, `[outputs]`.
     pub bias: Option<CubeTensor>,
     /// Bytes that dense panels may take.
