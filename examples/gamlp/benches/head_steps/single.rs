@@ -23,6 +23,8 @@ pub struct Served {
     /// The same as a recorded graph, where the device has such.
     pub captured: Timing,
     pub hardware: bool,
+    /// Wall time of a replay in microseconds where all samples are queued and waited for once.
+    pub queued_us: f64,
     /// Microseconds of a run among runs that the device does one after another without waiting for the
     /// host; absent where there are no recorded graphs.
     pub device_us: Option<f64>,
@@ -82,10 +84,17 @@ impl Bench<'_> {
             let timing =
                 Timing::of_forward(&mut predictor, repeat, self.meter.as_ref(), &self.device);
             let timing = timing.map_err(|error| error.to_string())?;
-            Ok::<_, String>((timing, predictor.is_hardware(), self.memory.read()))
+            let start = Instant::now();
+            for _ in 0..samples {
+                predictor.forward();
+            }
+            wait(&self.device)?;
+            let queued_us = 1e6 * start.elapsed().as_secs_f64() / samples as f64;
+            let memory = self.memory.read();
+            Ok::<_, String>((timing, predictor.is_hardware(), queued_us, memory))
         };
-        let (eager, _, memory_eager) = time(false)?;
-        let (captured, hardware, memory) = time(true)?;
+        let (eager, _, _, memory_eager) = time(false)?;
+        let (captured, hardware, queued_us, memory) = time(true)?;
         let device_us = match hardware {
             true => Some(self.device_us(input, function)?),
             false => None,
@@ -94,6 +103,7 @@ impl Bench<'_> {
             eager,
             captured,
             hardware,
+            queued_us,
             device_us,
             stored_mb: bytes as f64 / 1e6,
             memory_eager,
