@@ -88,6 +88,8 @@ struct Row {
     reserved_mb: Option<f64>,
     /// In use after the last step: weights, moments, indices.
     in_use_mb: Option<f64>,
+    /// What all processes have on the GPU, where NVML says so.
+    nvml_mb: Option<f64>,
     /// Energy of the GPU in millijoules a step, where NVML counts it.
     mj_per_step: Option<f64>,
     loss: f64,
@@ -232,6 +234,10 @@ fn measure(
         tokens_per_second: (args.batch * args.context) as f64 / step_ms * 1e3,
         reserved_mb: usage.as_ref().map(|usage| mb(usage.bytes_reserved)),
         in_use_mb: usage.as_ref().map(|usage| mb(usage.bytes_in_use)),
+        nvml_mb: meter
+            .as_ref()
+            .and_then(GpuMeter::read)
+            .map(|reading| mb(reading.used_bytes)),
         mj_per_step: used.map(|used| used as f64 / args.steps as f64),
         loss: last,
         device: choice.to_string(),

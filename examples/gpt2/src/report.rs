@@ -16,6 +16,8 @@ pub struct Summary {
     pub activations: Option<u64>,
     /// Bytes that the device holds ready, where it says so.
     pub reserved: Option<u64>,
+    /// Bytes that all processes have on the GPU, where NVML says so.
+    pub nvml: Option<u64>,
     /// Share of the MLP weights that exist.
     pub density: f64,
     /// Steps done.
@@ -94,6 +96,7 @@ impl Summary {
             dense: Footprint::dense(&trainer.options().model),
             activations: trainer.activation_bytes(),
             reserved: trainer.reserved_bytes(),
+            nvml: trainer.nvml_bytes(),
             density: trainer.density(),
             steps: counters.step,
             tokens: counters.tokens,
@@ -134,11 +137,13 @@ impl fmt::Display for Summary {
         if let (Some(activations), Some(reserved)) = (self.activations, self.reserved) {
             let scratch = reserved.saturating_sub(model.total() as u64 + activations);
             let rows = [
-                ("activations, bytes", activations),
-                ("scratch, bytes", scratch),
-                ("device holds, bytes", reserved),
+                ("activations, bytes", Some(activations)),
+                ("scratch, bytes", Some(scratch)),
+                ("device holds, bytes", Some(reserved)),
+                ("GPU by NVML, bytes", self.nvml),
             ];
             for (name, bytes) in rows {
+                let Some(bytes) = bytes else { continue };
                 let bytes = grouped(bytes);
                 writeln!(f, "{name:<22}{bytes:>14}{:>14}{:>9}", "", "")?;
             }

@@ -98,6 +98,9 @@ impl fmt::Display for GenerateReport {
             let (used, reserved) = (grouped(used), grouped(reserved));
             write!(f, "; the device has {used} in use and {reserved} reserved")?;
         }
+        if let Some(nvml) = memory.nvml {
+            write!(f, ", NVML says {}", grouped(nvml))?;
+        }
         Ok(())
     }
 }

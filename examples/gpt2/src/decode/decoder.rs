@@ -246,7 +246,7 @@ impl Decoder {
     /// Memory of model and state.
     pub fn memory(&self) -> DecodeMemory {
         let session = self.session.borrow();
-        DecodeMemory::new(&session.model, &session.state)
+        DecodeMemory::new(&session.model, &session.state, self.meter.as_ref())
     }
 
     fn check_batch(&self, found: usize) -> Result<(), DecodeError> {

@@ -1,5 +1,5 @@
 use super::DecodeState;
-use crate::{Gpt2, MlpLinear};
+use crate::{Gpt2, GpuMeter, MlpLinear};
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use serde::Serialize;
@@ -17,10 +17,12 @@ pub struct DecodeMemory {
     pub device_in_use: Option<u64>,
     /// What the device holds ready in all, where it says so.
     pub device_reserved: Option<u64>,
+    /// What all processes have on the GPU, where the decoder has a meter.
+    pub nvml: Option<u64>,
 }
 
 impl DecodeMemory {
-    pub(super) fn new(model: &Gpt2, state: &DecodeState) -> Self {
+    pub(super) fn new(model: &Gpt2, state: &DecodeState, meter: Option<&GpuMeter>) -> Self {
         let mut weights = WeightBytes(0);
         model.visit(&mut weights);
         let usage = state.device().memory_pool_usage();
@@ -30,6 +32,9 @@ impl DecodeMemory {
             kv_cache: state.bytes(),
             device_in_use: usage.as_ref().map(|usage| usage.bytes_in_use),
             device_reserved: usage.as_ref().map(|usage| usage.bytes_reserved),
+            nvml: meter
+                .and_then(GpuMeter::read)
+                .map(|reading| reading.used_bytes),
         }
     }
 }

@@ -28,12 +28,21 @@ pub fn write_pictures(dir: &RunDir) -> Result<(), Gpt2Error> {
     ];
     let perplexity = [("", points(&|line| line.perplexity))];
     let density = [("", points(&|line| Some(100.0 * line.density)))];
-    let memory = [("", points(&|line| Some(line.reserved_bytes? as f64 / 1e6)))];
+    let memory = [
+        (
+            "held for the run",
+            points(&|line| Some(line.reserved_bytes? as f64 / 1e6)),
+        ),
+        (
+            "on the GPU (NVML)",
+            points(&|line| Some(line.nvml_bytes? as f64 / 1e6)),
+        ),
+    ];
     let pictures = [
         plot::curves("Loss", "nats per token", &losses, &updates),
         plot::curves("Held-out perplexity", "per token", &perplexity, &updates),
         plot::curves("MLP weights that exist", "%", &density, &updates),
-        plot::curves("Device memory held for the run", "MB", &memory, &updates),
+        plot::curves("Device memory", "MB", &memory, &updates),
     ];
     for (name, picture) in PICTURES.into_iter().zip(pictures) {
         if let Ok(picture) = picture {

@@ -115,6 +115,7 @@ pub fn train(
                 val_loss,
                 perplexity: val_loss.map(f64::exp),
                 reserved_bytes: trainer.reserved_bytes(),
+                nvml_bytes: trainer.nvml_bytes(),
                 joules: trainer.joules(),
                 update,
             };

@@ -368,6 +368,12 @@ impl Trainer {
         Some(device.memory_pool_usage()?.bytes_in_use)
     }
 
+    /// Bytes that all processes have on the GPU, where NVML says so.
+    pub fn nvml_bytes(&self) -> Option<u64> {
+        let (meter, _) = self.meter.as_ref()?;
+        Some(meter.read()?.used_bytes)
+    }
+
     /// Energy that the GPU has used since this was made, in joules, where NVML counts it.
     pub fn joules(&self) -> Option<f64> {
         let (meter, start) = self.meter.as_ref()?;
