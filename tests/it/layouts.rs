@@ -7,8 +7,8 @@ use snack_burn::prelude::*;
 
 use crate::support::layers::{Loss, leaf};
 use crate::support::{
-    Case, assert_bits, assert_close, assert_within, backends, floats, poison, routines, tensor2,
-    uniform, widen,
+    Backend, Case, assert_bits, assert_close, assert_within, backends, floats, poison, routines,
+    tensor2, uniform, widen,
 };
 
 const TOLERANCE: f64 = 1e-5;
@@ -26,6 +26,14 @@ fn operand(values: &[f32], dims: [usize; 2], layout: Layout, device: &Device) ->
         .flat_map(|feature| values.iter().skip(feature).step_by(features).copied())
         .collect();
     tensor2(&turned, [features, batch], device).swap_dims(0, 1)
+}
+
+/// The bound on errors: panels have the precision of Burn's dense products.
+fn tolerance(backend: &Backend, panel: bool) -> f64 {
+    match panel {
+        true => backend.dense_tolerance(),
+        false => TOLERANCE,
+    }
 }
 
 /// Few and many features, one to some tiles of them, an empty and a full row.
@@ -72,7 +80,8 @@ fn products_of_any_layouts_equal_the_reference() {
                             poison(batch * m, device);
                             let found = matrix.spmm(x.clone());
                             let text = text(&routines.spmm);
-                            assert_close(&text, &found, [batch, m], &expected[0], TOLERANCE);
+                            let bound = tolerance(&backend, routines.spmm == SpmmRoutine::Panel);
+                            assert_close(&text, &found, [batch, m], &expected[0], bound);
                         }
                         for mut routines in routines::spmm_transposed(&backend) {
                             routines.input_layout = output;
@@ -80,7 +89,8 @@ fn products_of_any_layouts_equal_the_reference() {
                             poison(batch * k, device);
                             let found = matrix.spmm_transposed(y.clone());
                             let text = format!("transposed {}", text(&routines.spmm));
-                            assert_close(&text, &found, [batch, k], &expected[1], TOLERANCE);
+                            let bound = tolerance(&backend, routines.spmm == SpmmRoutine::Panel);
+                            assert_close(&text, &found, [batch, k], &expected[1], bound);
                         }
                     }
                 }
@@ -111,7 +121,8 @@ fn sampled_products_of_any_layouts_equal_the_reference() {
                         poison(case.nnz(), device);
                         let matrix = case.sparse(device).with_routines(routines);
                         let found = matrix.sddmm(y.clone(), x.clone());
-                        assert_close(&text, found.values(), [case.nnz()], &expected, TOLERANCE);
+                        let bound = tolerance(&backend, routines.sddmm == SddmmRoutine::Panel);
+                        assert_close(&text, found.values(), [case.nnz()], &expected, bound);
                     }
                 }
             }
@@ -183,6 +194,53 @@ fn a_feature_major_product_has_the_same_bits_every_time() {
             let run = || matrix.spmm(operand(&x, [256, 400], Layout::FeatureMajor, device));
             let text = format!("{} on {}", routines.spmm, backend.name);
             assert_bits(&text, &run(), &run());
+        }
+    }
+}
+
+/// Some panels, the last of which is cut, and one.
+#[test]
+fn panels_of_any_number_equal_the_reference() {
+    let mut rng = ChaCha8Rng::seed_from_u64(45);
+    let ([m, k], batch) = ([150, 90], 40);
+    let case = Case::random([m, k], 1500, &mut rng);
+    let reference = case.reference();
+    let (x, y) = (uniform(batch * k, &mut rng), uniform(batch * m, &mut rng));
+    let (wide_x, wide_y) = (widen(&x), widen(&y));
+    for backend in backends() {
+        let device = &backend.device;
+        let panel = |routines: &Routines| routines.spmm == SpmmRoutine::Panel;
+        if !routines::spmm(&backend).iter().any(panel) {
+            continue;
+        }
+        for (panel_bytes, layout) in [0, 40_000_000]
+            .into_iter()
+            .flat_map(|bytes| LAYOUTS.map(|layout| (bytes, layout)))
+        {
+            let text = format!(
+                "panels of {panel_bytes} bytes, {layout:?}, on {}",
+                backend.name
+            );
+            let matrix = case.sparse(device).with_routines(Routines {
+                spmm: SpmmRoutine::Panel,
+                sddmm: SddmmRoutine::Panel,
+                panel_bytes,
+                output_layout: layout,
+                input_layout: layout,
+                ..Default::default()
+            });
+            let x = operand(&x, [batch, k], layout, device);
+            let y = operand(&y, [batch, m], layout, device);
+            let dense = tolerance(&backend, true);
+            let found = matrix.spmm(x.clone());
+            let expected = reference.spmm(&wide_x, batch);
+            assert_close(&text, &found, [batch, m], &expected, dense);
+            let found = matrix.spmm_transposed(y.clone());
+            let expected = reference.spmm_transposed(&wide_y, batch);
+            assert_close(&text, &found, [batch, k], &expected, dense);
+            let found = matrix.sddmm(y, x);
+            let expected = reference.sddmm(&wide_y, &wide_x, batch);
+            assert_close(&text, found.values(), [case.nnz()], &expected, dense);
         }
     }
 }

@@ -109,9 +109,15 @@ impl Entries<'_> {
     }
 }
 
-/// Rows of a panel whose `row` bytes a row fit the scratch, at least one step and at most `rows`.
-fn panel_rows(scratch: usize, row: usize, rows: usize) -> usize {
-    (scratch / row / ROWS * ROWS).clamp(ROWS, rows.next_multiple_of(ROWS))
+/// Rows of a panel of a `rows` by `features` matrix: all where they fit the scratch, since a single panel
+/// needs no other; else as many as fit together with the part of an operand that goes with them, and at least
+/// one step.
+fn panel_rows(scratch: usize, [rows, features]: [usize; 2], batch: usize, element: usize) -> usize {
+    if rows * features * element <= scratch {
+        return rows;
+    }
+    let with_part = (features + batch) * element;
+    (scratch / with_part / ROWS * ROWS).clamp(ROWS, rows.next_multiple_of(ROWS))
 }
 
 fn dense_product(lhs: CubeTensor, rhs: CubeTensor) -> CubeTensor {
@@ -142,11 +148,8 @@ pub(super) fn spmm(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
     spmm_fits(problem)?;
     let x = &problem.x;
     let (batch, features, outputs) = (problem.batch(), x.meta.shape()[1], problem.outputs());
-    let rows = panel_rows(
-        problem.panel_bytes,
-        (features + batch) * x.dtype.size(),
-        outputs,
-    );
+    let shape = [outputs, features];
+    let rows = panel_rows(problem.panel_bytes, shape, batch, x.dtype.size());
     let entries = Entries {
         values: &problem.values,
         offsets: &problem.offsets,
@@ -209,11 +212,8 @@ pub(super) fn sddmm(problem: &SddmmProblem) -> Result<CubeTensor, RoutineError> 
     sddmm_fits(problem)?;
     let SddmmProblem { y, x, .. } = problem;
     let (outputs, features) = (y.meta.shape()[1], x.meta.shape()[1]);
-    let rows = panel_rows(
-        problem.panel_bytes,
-        (features + problem.batch()) * x.dtype.size(),
-        outputs,
-    );
+    let shape = [outputs, features];
+    let rows = panel_rows(problem.panel_bytes, shape, problem.batch(), x.dtype.size());
     let out = super::launch::uninitialized(x, problem.output_shape());
     let entries = Entries {
         values: &out,
