@@ -1,5 +1,5 @@
 use crate::{CacheError, ConfigError, DataError, DeviceChoice, SyntheticError};
-use example_support::{DeviceNotCompiled, FolderBusy, OutputError};
+use example_support::{DeviceNotCompiled, EXIT_INTERRUPTED, FolderBusy, OutputError};
 use snack_burn::{
     error::SparseError,
     prelude::{CheckpointError, DstError},
@@ -220,6 +220,12 @@ pub enum GamlpError {
     #[error(transparent)]
     Output(#[from] OutputError),
 
+    /// A request to stop came before the first step.
+    #[error(
+        "stopped while the graph was prepared, before the first step; nothing of a run has changed"
+    )]
+    Interrupted,
+
     /// The handler for Ctrl-C cannot be installed.
     #[error("cannot listen for Ctrl-C: {0}")]
     Interrupt(#[from] ctrlc::Error),
@@ -252,10 +258,12 @@ impl GamlpError {
         }
     }
 
-    /// Exit code of a command that ends so: 2 if the command line is at fault, 1 otherwise.
+    /// Exit code of a command that ends so: 2 if the command line is at fault, that of Ctrl-C after it,
+    /// 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::DeviceNotCompiled { .. } | Self::Synthetic(_) => 2,
+            Self::Interrupted => EXIT_INTERRUPTED,
             _ => 1,
         }
     }

@@ -1,8 +1,8 @@
 use super::{InferReport, InferRow, load_task};
 use crate::{
-    ConfigError, DeviceChoice, Gamlp, GamlpError, GpuMeter, GraphArgs, InputLayout, NodeTask,
-    OutputNetwork, Part, Predictor, Projection, Recipe, Repeat, RunDir, RunState, SparseScope,
-    Timing, TrainOptions, WeightMode, accuracy,
+    ConfigError, DeviceChoice, Gamlp, GamlpError, GpuMeter, GraphArgs, InputLayout, Interrupt,
+    NodeTask, OutputNetwork, Part, Predictor, Projection, Recipe, Repeat, RunDir, RunState,
+    SparseScope, Timing, TrainOptions, WeightMode, accuracy,
     config::within,
     train::{load_best, restore_stage},
 };
@@ -197,7 +197,13 @@ fn load_random(args: &InferArgs, choice: DeviceChoice) -> Result<(Loaded, Device
     args.check(&options)?;
     options.graph = args.graph.source(options.graph);
     let device = choice.open()?;
-    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    let task = load_task(
+        &args.graph,
+        &options,
+        &device,
+        &Interrupt::never(),
+        args.quiet,
+    )?;
     let options = options.fitted_to(&task);
     options.validate()?;
     let loaded = Loaded {
@@ -229,7 +235,13 @@ fn load_run(
         return Err(GamlpError::NotEvaluated { path });
     };
     let device = choice.open()?;
-    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    let task = load_task(
+        &args.graph,
+        &options,
+        &device,
+        &Interrupt::never(),
+        args.quiet,
+    )?;
     if !task.id().same_graph(&graph) {
         return Err(GamlpError::CheckpointMismatch {
             path,

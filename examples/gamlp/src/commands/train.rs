@@ -37,9 +37,9 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
         RunDir::check_free(out, args.overwrite)?;
     }
     if args.prepare {
-        return prepare(args, &options, &device);
+        return prepare(args, &options, &device, interrupt);
     }
-    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    let task = load_task(&args.graph, &options, &device, interrupt, args.quiet)?;
     let mut trainer = Trainer::new(options, task, &device)?;
     let dir = match &args.out {
         Some(out) => RunDir::create(out, args.overwrite)?,
@@ -54,13 +54,18 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
 }
 
 /// Leaves the matrices of a graph in files, and nothing else.
-fn prepare(args: &Args, options: &TrainOptions, device: &Device) -> Result<Outcome, GamlpError> {
+fn prepare(
+    args: &Args,
+    options: &TrainOptions,
+    device: &Device,
+    interrupt: &Interrupt,
+) -> Result<Outcome, GamlpError> {
     let graph = GraphArgs {
         host_mb: Some(0),
         device_mb: Some(0),
         ..args.graph.clone()
     };
-    let task = load_task(&graph, options, device, args.quiet)?;
+    let task = load_task(&graph, options, device, interrupt, args.quiet)?;
     Ok(Outcome::Prepared {
         folder: graph.cache_folder().to_owned(),
         nodes: task.nodes(),
@@ -94,7 +99,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
     check_stages(&options, &state)?;
     args.check(&options)?;
     let device = options.device.open()?;
-    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    let task = load_task(&args.graph, &options, &device, interrupt, args.quiet)?;
     if !task.id().same_graph(&state.graph) {
         let (given, stored) = (task.id().to_string(), state.graph.to_string());
         return Err(mismatch("the graph", given, stored));
@@ -150,6 +155,7 @@ pub(crate) fn load_task(
     args: &GraphArgs,
     options: &TrainOptions,
     device: &Device,
+    interrupt: &Interrupt,
     quiet: bool,
 ) -> Result<NodeTask, GamlpError> {
     let say = |text: String| {
@@ -163,6 +169,9 @@ pub(crate) fn load_task(
     if let Some(warning) = warning {
         say(format!("warning: {warning}"));
     }
+    if interrupt.is_requested(0) {
+        return Err(GamlpError::Interrupted);
+    }
     let (hops, label_hops) = (options.model.hops, options.label_hops);
     let preparation = Preparation {
         host_bytes: args.host_bytes(),
@@ -170,6 +179,7 @@ pub(crate) fn load_task(
         folder: folder.to_owned(),
         keep_graph: options.stages() > 1,
         quiet,
+        interrupt: interrupt.clone(),
         ..Preparation::in_memory([hops, label_hops])
     };
     let bytes = preparation.bytes(&data);

@@ -9,10 +9,9 @@ mod split;
 mod temporary;
 mod write;
 
-pub(crate) use cache::remove_leftovers;
 pub use cache::{CacheError, GraphCache, SourceId};
 pub use error::{DataError, LineFault};
 pub use graph_data::{EdgeRule, FeatureMatrix, FeatureSource, GraphData, Labels, NodeSplit};
 pub use ogb::{GraphFolder, ReadOptions};
 pub use source::{GraphId, GraphSource, SyntheticSize};
-pub(crate) use temporary::temporary_file;
+pub(crate) use temporary::{remove_leftovers, temporary_file};

@@ -42,7 +42,8 @@ impl NodeTask {
     /// # Errors
     ///
     /// [`GamlpError::TooFewNodes`] if a batch cannot have two nodes; [`GamlpError::Graph`] if the
-    /// graph does not fit into a sparse matrix; [`GamlpError::HopFiles`] if a file cannot be written.
+    /// graph does not fit into a sparse matrix; [`GamlpError::HopFiles`] if a file cannot be written;
+    /// [`GamlpError::Interrupted`] if the [interrupt](Preparation::interrupt) comes.
     ///
     /// # Panics
     ///
