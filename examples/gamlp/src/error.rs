@@ -203,7 +203,7 @@ pub enum GamlpError {
     /// The loss is no longer a number.
     #[error(
         "the loss became {loss} in epoch {epoch} of stage {stage}; lower --learning-rate (now \
-         {learning_rate})"
+         {learning_rate}), or scale features of large magnitude"
     )]
     Diverged {
         /// The stage, from 0.

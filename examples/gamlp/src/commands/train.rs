@@ -169,6 +169,9 @@ pub(crate) fn load_task(
     if let Some(warning) = warning {
         say(format!("warning: {warning}"));
     }
+    for note in data.notes() {
+        say(format!("note: {note}"));
+    }
     if interrupt.is_requested(0) {
         return Err(GamlpError::Interrupted);
     }

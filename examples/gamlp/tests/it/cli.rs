@@ -77,6 +77,7 @@ fn contradictory_flags_are_refused() {
     assert_eq!(parse(&["--synthetic", "10,20"]), 2);
     assert_eq!(parse(&["--epochs", "40,-1"]), 2);
     assert_eq!(parse(&["--mode", "compact"]), 2);
+    assert_eq!(parse(&["--epochs", "40", "--epochs", "30"]), 2);
 }
 
 #[test]
