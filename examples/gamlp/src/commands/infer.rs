@@ -1,4 +1,7 @@
-use super::{InferReport, InferRow, load_task};
+use super::{
+    InferReport, InferRow, load_task,
+    memory::{Use, check_memory},
+};
 use crate::{
     ConfigError, DeviceChoice, Gamlp, GamlpError, GpuMeter, GraphArgs, InputLayout, Interrupt,
     NodeTask, OutputNetwork, Part, Predictor, Projection, Recipe, Repeat, RunDir, RunState,
@@ -196,6 +199,7 @@ fn load_random(args: &InferArgs, choice: DeviceChoice) -> Result<(Loaded, Device
     options.device = choice;
     args.check(&options)?;
     options.graph = args.graph.source(options.graph);
+    check_memory(&options, Use::Inference)?;
     let device = choice.open()?;
     let task = load_task(
         &args.graph,

@@ -2,6 +2,7 @@
 
 mod infer;
 mod infer_report;
+mod memory;
 mod train;
 
 pub use infer::{InferArgs, infer};

@@ -1,3 +1,4 @@
+use super::memory::{Use, check_memory};
 use crate::{
     Args, ConfigError, DeviceChoice, GamlpError, GraphArgs, GraphId, Interrupt, LogWriter,
     NodeTask, Outcome, Preparation, Progress, RunDir, RunState, TrainOptions, Trainer, WeightMode,
@@ -32,6 +33,7 @@ pub fn run(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
 fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
     let options = args.new_options();
     args.check(&options)?;
+    check_memory(&options, Use::Training)?;
     let device = options.device.open()?;
     if let Some(out) = &args.out {
         RunDir::check_free(out, args.overwrite)?;

@@ -253,6 +253,10 @@ fn graphs_that_cannot_be_used_are_named() {
         message(&args),
         "--synthetic: the number of classes is 11, but must be between 1 and 10"
     );
+    args.graph.synthetic = Some("2147483647,2147483647,1048576,3".parse().unwrap());
+    let large = message(&args);
+    let start = "a graph of these --synthetic sizes takes at least 9,007,250,";
+    assert!(large.starts_with(start), "{large}");
     assert_untouched(dir.path());
 }
 
