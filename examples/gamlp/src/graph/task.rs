@@ -127,6 +127,15 @@ impl NodeTask {
         nodes.iter().map(label).collect()
     }
 
+    /// The class of a node, if the graph gives it one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such node.
+    pub fn label_of(&self, node: u32) -> Option<u32> {
+        self.data.labels.get(node)
+    }
+
     /// Which nodes serve for what.
     pub fn split(&self) -> &NodeSplit {
         &self.data.split
