@@ -21,6 +21,10 @@ fn main() -> ExitCode {
     });
     match printed {
         Ok(code) => code,
+        Err(error @ GamlpError::Interrupted) => {
+            print_err(&error);
+            ExitCode::from(error.exit_code())
+        }
         Err(error) => {
             print_err(format_args!("error: {error}"));
             ExitCode::from(error.exit_code())

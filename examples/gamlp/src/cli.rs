@@ -3,7 +3,7 @@ use crate::{
     Recipe, ScoreActivation, SparseScope, SyntheticSize, TrainOptions, WeightMode,
     train::method_parser,
 };
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use snack_burn::dst::Preset;
 use std::path::PathBuf;
 
@@ -87,7 +87,7 @@ pub struct Args {
 
     /// Epochs of every stage, with commas between: each stage after the first starts anew and also
     /// learns the nodes that the one before is certain of [default: 40]
-    #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(long, value_delimiter = ',', allow_negative_numbers = true, action = ArgAction::Set)]
     pub epochs: Vec<usize>,
     /// Nodes per step [default: 32]
     #[arg(long, allow_negative_numbers = true)]
@@ -127,7 +127,7 @@ pub struct Args {
     pub eval_every: Option<usize>,
     /// Parts of the nodes whose accuracy an evaluation measures; that of valid, which selects the
     /// best epoch, always is [default: train,valid,test]
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_enum, value_delimiter = ',', action = ArgAction::Set)]
     pub eval_parts: Vec<Part>,
     /// Epochs between checkpoints; 0: only at the end of a stage [default: 10]
     #[arg(long, allow_negative_numbers = true)]

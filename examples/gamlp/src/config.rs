@@ -11,7 +11,7 @@ use thiserror::Error;
 pub enum WeightMode {
     /// Plain dense layers: the baseline.
     Dense,
-    /// Dense layers times a binary mask: the same function as `Sparse`, at dense cost.
+    /// Dense layers times a binary mask: the same function as sparse ones, at dense cost.
     Masked,
     /// Truly sparse layers: only the non-zeros exist.
     Sparse,

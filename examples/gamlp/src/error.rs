@@ -1,5 +1,5 @@
 use crate::{CacheError, ConfigError, DataError, DeviceChoice, SyntheticError};
-use example_support::{DeviceNotCompiled, FolderBusy, OutputError};
+use example_support::{DeviceNotCompiled, EXIT_INTERRUPTED, FolderBusy, OutputError, grouped};
 use snack_burn::{
     error::SparseError,
     prelude::{CheckpointError, DstError},
@@ -17,8 +17,8 @@ pub enum GamlpError {
     /// The chosen device was not compiled in.
     #[error(
         "the device {device} is not part of this build (it has: {available}); build with \
-         `--features {device}`, as in `cargo run --release -p gamlp --features {device} --example \
-         gamlp_dst -- --device {device}`, or choose another --device"
+         `--features {device}`, as in `cargo run --release -p gamlp --features {device} --example ...`, \
+         or choose another --device"
     )]
     DeviceNotCompiled {
         /// The device that was asked for.
@@ -52,6 +52,20 @@ pub enum GamlpError {
     /// A graph cannot be made.
     #[error("--synthetic: {0}")]
     Synthetic(#[from] SyntheticError),
+
+    /// A graph or a model can never fit into the machine.
+    #[error(
+        "{what} takes at least {} MB, but the machine has {} MB", megabytes(*needed),
+        megabytes((*total).into())
+    )]
+    TooLarge {
+        /// The graph or the model.
+        what: &'static str,
+        /// Bytes that it takes at least.
+        needed: u128,
+        /// Bytes of memory.
+        total: u64,
+    },
 
     /// A graph is too large for a sparse matrix.
     #[error("the graph {name}: {source}")]
@@ -203,7 +217,7 @@ pub enum GamlpError {
     /// The loss is no longer a number.
     #[error(
         "the loss became {loss} in epoch {epoch} of stage {stage}; lower --learning-rate (now \
-         {learning_rate})"
+         {learning_rate}), or scale features of large magnitude"
     )]
     Diverged {
         /// The stage, from 0.
@@ -220,6 +234,12 @@ pub enum GamlpError {
     #[error(transparent)]
     Output(#[from] OutputError),
 
+    /// A request to stop came before the first step.
+    #[error(
+        "stopped while the graph was prepared, before the first step; nothing of a run has changed"
+    )]
+    Interrupted,
+
     /// The handler for Ctrl-C cannot be installed.
     #[error("cannot listen for Ctrl-C: {0}")]
     Interrupt(#[from] ctrlc::Error),
@@ -230,6 +250,10 @@ pub enum GamlpError {
         /// What it says.
         reason: String,
     },
+}
+
+fn megabytes(bytes: u128) -> String {
+    grouped(u64::try_from(bytes / 1_000_000).unwrap_or(u64::MAX))
 }
 
 impl From<DeviceNotCompiled> for GamlpError {
@@ -252,10 +276,15 @@ impl GamlpError {
         }
     }
 
-    /// Exit code of a command that ends so: 2 if the command line is at fault, 1 otherwise.
+    /// Exit code of a command that ends so: 2 if the command line is at fault, that of Ctrl-C after it,
+    /// 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::DeviceNotCompiled { .. } | Self::Synthetic(_) => 2,
+            Self::Config(_)
+            | Self::DeviceNotCompiled { .. }
+            | Self::Synthetic(_)
+            | Self::TooLarge { .. } => 2,
+            Self::Interrupted => EXIT_INTERRUPTED,
             _ => 1,
         }
     }

@@ -1,13 +1,16 @@
-use super::{InferReport, InferRow, load_task};
+use super::{
+    InferReport, InferRow, load_task,
+    memory::{Use, check_memory},
+};
 use crate::{
-    ConfigError, DeviceChoice, Gamlp, GamlpError, GpuMeter, GraphArgs, InputLayout, NodeTask,
-    OutputNetwork, Part, Predictor, Projection, Recipe, Repeat, RunDir, RunState, SparseScope,
-    Timing, TrainOptions, WeightMode, accuracy,
+    ConfigError, DeviceChoice, Gamlp, GamlpError, GpuMeter, GraphArgs, InputLayout, Interrupt,
+    NodeTask, OutputNetwork, Part, Predictor, Projection, Recipe, Repeat, RunDir, RunState,
+    SparseScope, Timing, TrainOptions, WeightMode, accuracy,
     config::within,
     train::{load_best, restore_stage},
 };
 use burn::tensor::{Device, Tensor};
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use snack_burn::prelude::Checkpoint;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +24,8 @@ const FEWEST_RUNS: usize = 10;
 ///
 /// Times are those of the wall clock, medians over --samples runs: of forward passes over an input that is
 /// on the device, and of answers, which take their input from the host and bring their output there.
+///
+/// With --classify it says of some nodes what they are instead.
 #[derive(Debug, Clone, Default, Parser)]
 #[command(name = "gamlp_infer", version)]
 pub struct InferArgs {
@@ -49,6 +54,14 @@ pub struct InferArgs {
     /// Which nodes are classified [default: test]
     #[arg(long, value_enum)]
     pub nodes: Option<Part>,
+
+    /// Print the classes of these nodes, with commas between, as the best model of --run gives them, and
+    /// measure nothing
+    #[arg(
+        long, value_name = "NODES", requires = "run", value_delimiter = ',', action = ArgAction::Set,
+        allow_negative_numbers = true, conflicts_with_all = ["nodes", "samples", "warmup", "batch"]
+    )]
+    pub classify: Vec<u32>,
 
     /// Runs of a single node that are timed [default: 2000]
     #[arg(long, allow_negative_numbers = true)]
@@ -115,9 +128,9 @@ impl InferArgs {
 }
 
 /// A model and the nodes that it is for.
-struct Loaded {
-    model: Gamlp,
-    task: NodeTask,
+pub(super) struct Loaded {
+    pub model: Gamlp,
+    pub task: NodeTask,
     options: TrainOptions,
     weights: String,
 }
@@ -196,8 +209,15 @@ fn load_random(args: &InferArgs, choice: DeviceChoice) -> Result<(Loaded, Device
     options.device = choice;
     args.check(&options)?;
     options.graph = args.graph.source(options.graph);
+    check_memory(&options, Use::Inference)?;
     let device = choice.open()?;
-    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    let task = load_task(
+        &args.graph,
+        &options,
+        &device,
+        &Interrupt::never(),
+        args.quiet,
+    )?;
     let options = options.fitted_to(&task);
     options.validate()?;
     let loaded = Loaded {
@@ -209,7 +229,12 @@ fn load_random(args: &InferArgs, choice: DeviceChoice) -> Result<(Loaded, Device
     Ok((loaded, device))
 }
 
-fn load_run(
+/// The best model of a run, and its graph.
+///
+/// # Errors
+///
+/// Any [`GamlpError`] about options, a graph, or the files of the run.
+pub(super) fn load_run(
     args: &InferArgs,
     dir: &Path,
     choice: DeviceChoice,
@@ -229,7 +254,13 @@ fn load_run(
         return Err(GamlpError::NotEvaluated { path });
     };
     let device = choice.open()?;
-    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    let task = load_task(
+        &args.graph,
+        &options,
+        &device,
+        &Interrupt::never(),
+        args.quiet,
+    )?;
     if !task.id().same_graph(&graph) {
         return Err(GamlpError::CheckpointMismatch {
             path,

@@ -1,3 +1,4 @@
+use super::memory::{Use, check_memory};
 use crate::{
     Args, ConfigError, DeviceChoice, GamlpError, GraphArgs, GraphId, Interrupt, LogWriter,
     NodeTask, Outcome, Preparation, Progress, RunDir, RunState, TrainOptions, Trainer, WeightMode,
@@ -32,14 +33,15 @@ pub fn run(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
 fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
     let options = args.new_options();
     args.check(&options)?;
+    check_memory(&options, Use::Training)?;
     let device = options.device.open()?;
     if let Some(out) = &args.out {
         RunDir::check_free(out, args.overwrite)?;
     }
     if args.prepare {
-        return prepare(args, &options, &device);
+        return prepare(args, &options, &device, interrupt);
     }
-    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    let task = load_task(&args.graph, &options, &device, interrupt, args.quiet)?;
     let mut trainer = Trainer::new(options, task, &device)?;
     let dir = match &args.out {
         Some(out) => RunDir::create(out, args.overwrite)?,
@@ -54,13 +56,18 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
 }
 
 /// Leaves the matrices of a graph in files, and nothing else.
-fn prepare(args: &Args, options: &TrainOptions, device: &Device) -> Result<Outcome, GamlpError> {
+fn prepare(
+    args: &Args,
+    options: &TrainOptions,
+    device: &Device,
+    interrupt: &Interrupt,
+) -> Result<Outcome, GamlpError> {
     let graph = GraphArgs {
         host_mb: Some(0),
         device_mb: Some(0),
         ..args.graph.clone()
     };
-    let task = load_task(&graph, options, device, args.quiet)?;
+    let task = load_task(&graph, options, device, interrupt, args.quiet)?;
     Ok(Outcome::Prepared {
         folder: graph.cache_folder().to_owned(),
         nodes: task.nodes(),
@@ -94,7 +101,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, GamlpError> {
     check_stages(&options, &state)?;
     args.check(&options)?;
     let device = options.device.open()?;
-    let task = load_task(&args.graph, &options, &device, args.quiet)?;
+    let task = load_task(&args.graph, &options, &device, interrupt, args.quiet)?;
     if !task.id().same_graph(&state.graph) {
         let (given, stored) = (task.id().to_string(), state.graph.to_string());
         return Err(mismatch("the graph", given, stored));
@@ -150,6 +157,7 @@ pub(crate) fn load_task(
     args: &GraphArgs,
     options: &TrainOptions,
     device: &Device,
+    interrupt: &Interrupt,
     quiet: bool,
 ) -> Result<NodeTask, GamlpError> {
     let say = |text: String| {
@@ -163,6 +171,12 @@ pub(crate) fn load_task(
     if let Some(warning) = warning {
         say(format!("warning: {warning}"));
     }
+    for note in data.notes() {
+        say(format!("note: {note}"));
+    }
+    if interrupt.is_requested(0) {
+        return Err(GamlpError::Interrupted);
+    }
     let (hops, label_hops) = (options.model.hops, options.label_hops);
     let preparation = Preparation {
         host_bytes: args.host_bytes(),
@@ -170,6 +184,7 @@ pub(crate) fn load_task(
         folder: folder.to_owned(),
         keep_graph: options.stages() > 1,
         quiet,
+        interrupt: interrupt.clone(),
         ..Preparation::in_memory([hops, label_hops])
     };
     let bytes = preparation.bytes(&data);

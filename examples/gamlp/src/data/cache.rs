@@ -1,13 +1,12 @@
 use super::{
     DataError, EdgeRule, FeatureMatrix, GraphData, Labels, NodeSplit, ReadOptions,
-    temporary::temporary_file,
+    temporary::{remove_leftovers, temporary_file},
 };
 use std::{
     fs::{self, File},
     hash::Hasher,
     io::{self, BufReader, BufWriter, Read, Seek, Write},
     path::{Path, PathBuf},
-    time::Duration,
 };
 use thiserror::Error;
 use twox_hash::XxHash3_64;
@@ -18,7 +17,6 @@ const VERSION: u64 = 1;
 const FIELDS: usize = 12;
 /// Start and end of the name of a cache that is being written.
 const TEMPORARY: (&str, &str) = ("graph-", ".tmp");
-const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A cache that cannot be used or written.
 #[derive(Debug, Error)]
@@ -259,21 +257,6 @@ impl GraphCache {
         file.as_file().sync_all()?;
         file.persist(&self.path).map_err(|error| error.error)?;
         Ok(())
-    }
-}
-
-/// Removes the temporary files of runs that were killed, whose names start and end so, as far as that is
-/// possible. Younger ones may belong to a run that is at work.
-pub(crate) fn remove_leftovers(folder: &Path, (start, end): (&str, &str)) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let ours = name.starts_with(start) && name.ends_with(end);
-        let changed = entry.metadata().and_then(|metadata| metadata.modified());
-        let old = changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > LEFTOVER_AGE));
-        if ours && old {
-            fs::remove_file(entry.path()).ok();
-        }
     }
 }
 

@@ -40,6 +40,22 @@ pub enum LineFault {
         /// Number of nodes.
         nodes: usize,
     },
+    /// An integer that no field holds.
+    #[error("{text} is too large")]
+    TooLarge {
+        /// The field.
+        text: String,
+    },
+    /// A label is no class.
+    #[error("the label is {text}, but must be between 0 and {max} in a graph of {nodes} nodes")]
+    NoSuchClass {
+        /// The field.
+        text: String,
+        /// The largest class allowed.
+        max: usize,
+        /// Number of nodes.
+        nodes: usize,
+    },
     /// A number is outside its range.
     #[error("the {what} is {found}, but must be between 0 and {max}")]
     OutOfRange {
@@ -81,6 +97,12 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
     },
+    /// A folder is missing.
+    #[error("there is no folder {}", path.display())]
+    MissingFolder {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The graph has no features.
     #[error(
         "there is no file {}; for a graph without features choose those made from the degree of a \
@@ -109,7 +131,7 @@ pub enum DataError {
         source: io::Error,
     },
     /// A line is wrong.
-    #[error("{}, line {line}: {fault}", path.display())]
+    #[error("{}, line {line}: {fault}{}", path.display(), fault.hint(*line))]
     Line {
         /// The file.
         path: PathBuf,
@@ -138,8 +160,8 @@ pub enum DataError {
     },
     /// There are several splits, or none.
     #[error(
-        "{} must hold the folder of one split, but holds {}; name the one to use", path.display(),
-        if found.is_empty() { "none".into() } else { found.join(", ") }
+        "{} must hold the folder of one split, but holds {}", path.display(),
+        if found.is_empty() { "none".into() } else { found.join(", ") + "; choose one with --split" }
     )]
     WhichSplit {
         /// The folder.
@@ -169,11 +191,33 @@ pub enum DataError {
     },
 }
 
+impl LineFault {
+    /// What may be the reason, given where it is.
+    fn hint(&self, line: u64) -> &'static str {
+        let word =
+            |text: &str| text.starts_with(|c: char| c.is_alphabetic() || "\"'#_".contains(c));
+        match self {
+            Self::NotAnInteger { text } | Self::NotANumber { text } if line == 1 && word(text) => {
+                "; these files have no header line"
+            }
+            _ => "",
+        }
+    }
+}
+
 impl DataError {
     pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| match source.kind() {
             io::ErrorKind::NotFound => Self::Missing { path },
+            _ => Self::Read { path, source },
+        }
+    }
+
+    pub(super) fn read_folder(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| match source.kind() {
+            io::ErrorKind::NotFound => Self::MissingFolder { path },
             _ => Self::Read { path, source },
         }
     }

@@ -13,6 +13,15 @@ pub enum EdgeRule {
     AsStored,
 }
 
+impl core::fmt::Display for EdgeRule {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(match self {
+            Self::AddReverse => "add-reverse",
+            Self::AsStored => "as-stored",
+        })
+    }
+}
+
 /// Where the features of nodes come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 pub enum FeatureSource {

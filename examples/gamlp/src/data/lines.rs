@@ -11,6 +11,8 @@ use std::{
     thread,
 };
 
+/// What some editors start a file with.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Unpacked bytes that are parsed by one thread at once.
 const BLOCK: usize = 1 << 20;
 /// The longest line; 1 433 features take 6 kB.
@@ -28,7 +30,7 @@ pub(super) fn most_values(path: &Path, bytes: u64) -> usize {
 /// Parses every line of a file, in parallel, and hands over what `parse` appended, block by block and in
 /// the order of the file. Returns the number of lines.
 ///
-/// Lines end in `\n` or `\r\n`, the last may have no end. The first fault in the order of the file is the
+/// Lines end in `\n` or `\r\n`, the last may have no end; a byte order mark is left out. The first fault in the order of the file is the
 /// one reported.
 pub(super) fn read_lines<T: Send>(
     path: &Path,
@@ -69,6 +71,9 @@ pub(super) fn read_lines<T: Send>(
                         line: lines + 1,
                         fault: LineFault::TooLong { max: LONGEST },
                     });
+                }
+                Some(Failure::Unpack(source)) if source.raw_os_error().is_some() => {
+                    return Err(DataError::read(path)(source));
                 }
                 Some(Failure::Unpack(source)) => {
                     return Err(DataError::Gzip {
@@ -116,6 +121,7 @@ fn more_blocks(
 fn unpack(file: File, sender: &SyncSender<Block>) {
     let mut decoder = MultiGzDecoder::new(BufReader::with_capacity(1 << 17, file));
     let mut rest = Vec::new();
+    let mut first = true;
     loop {
         let mut block = core::mem::take(&mut rest);
         let wanted = BLOCK.max(2 * block.len());
@@ -125,6 +131,9 @@ fn unpack(file: File, sender: &SyncSender<Block>) {
         if !ended {
             let whole = block.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
             rest = block.split_off(whole);
+        }
+        if core::mem::take(&mut first) && block.starts_with(BYTE_ORDER_MARK) {
+            block.drain(..BYTE_ORDER_MARK.len());
         }
         // An unfinished line before a failure is no line.
         if !block.is_empty() && sender.send(Ok(block)).is_err() {

@@ -188,7 +188,7 @@ impl GraphFolder {
     fn labels(&self, nodes: usize) -> Result<Labels, DataError> {
         let path = self.raw("node-label");
         let parse = |line: &[u8], labels: &mut Vec<_>| {
-            labels.push(parse::label(line)?);
+            labels.push(parse::label(line, nodes)?);
             Ok(())
         };
         let mut labels = Vec::with_capacity(nodes.min(most_values(&path, 2)));
@@ -239,7 +239,7 @@ fn find_split(folder: &Path, name: Option<&str>) -> Result<PathBuf, DataError> {
         Some(name) => folder.join(name),
         None => {
             let mut names = Vec::new();
-            for entry in fs::read_dir(folder).map_err(DataError::read(folder))? {
+            for entry in fs::read_dir(folder).map_err(DataError::read_folder(folder))? {
                 let entry = entry.map_err(DataError::read(folder))?;
                 if entry.path().is_dir() {
                     names.push(entry.file_name().to_string_lossy().into_owned());
@@ -257,6 +257,9 @@ fn find_split(folder: &Path, name: Option<&str>) -> Result<PathBuf, DataError> {
             }
         }
     };
+    if !found.is_dir() {
+        return Err(DataError::MissingFolder { path: found });
+    }
     let pickled = found.join("split_dict.pt");
     match pickled.exists() {
         true => Err(DataError::PickledSplit { path: pickled }),

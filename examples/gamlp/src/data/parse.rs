@@ -1,6 +1,10 @@
 //! Fields of lines.
 
 use super::{Labels, LineFault};
+use core::num::IntErrorKind;
+
+/// Classes that any graph may have, even if it has fewer nodes.
+const FEW_CLASSES: usize = 1 << 10;
 
 /// The text of a field, for messages.
 fn shown(field: &[u8]) -> String {
@@ -17,7 +21,17 @@ fn parsed<T: core::str::FromStr>(field: &[u8]) -> Option<T> {
 
 /// An integer.
 pub(super) fn integer(field: &[u8]) -> Result<i64, LineFault> {
-    parsed(field).ok_or_else(|| LineFault::NotAnInteger { text: shown(field) })
+    let text = || shown(field);
+    let digits = core::str::from_utf8(field.trim_ascii());
+    let digits = digits.map_err(|_| LineFault::NotAnInteger { text: text() })?;
+    digits
+        .parse()
+        .map_err(|error: core::num::ParseIntError| match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
+                LineFault::TooLarge { text: text() }
+            }
+            _ => LineFault::NotAnInteger { text: text() },
+        })
 }
 
 /// A count of at most `max`.
@@ -74,7 +88,10 @@ pub(super) fn features(line: &[u8], width: usize, values: &mut Vec<f32>) -> Resu
 }
 
 /// A class as `3` or `3.0`, or `nan` for a node without one.
-pub(super) fn label(field: &[u8]) -> Result<Option<u32>, LineFault> {
+///
+/// One wrong label can make a million classes, so there are no more than nodes, or a few.
+pub(super) fn label(field: &[u8], nodes: usize) -> Result<Option<u32>, LineFault> {
+    let classes = nodes.max(FEW_CLASSES).min(Labels::MAX as usize + 1);
     let fault = || LineFault::NotAnInteger { text: shown(field) };
     let found = match parsed::<i64>(field) {
         Some(label) => label,
@@ -90,11 +107,11 @@ pub(super) fn label(field: &[u8]) -> Result<Option<u32>, LineFault> {
         }
     };
     match u32::try_from(found) {
-        Ok(label) if label <= Labels::MAX => Ok(Some(label)),
-        _ => Err(LineFault::OutOfRange {
-            what: "label",
-            found,
-            max: Labels::MAX.into(),
+        Ok(label) if (label as usize) < classes => Ok(Some(label)),
+        _ => Err(LineFault::NoSuchClass {
+            text: shown(field),
+            max: classes - 1,
+            nodes,
         }),
     }
 }
@@ -110,21 +127,41 @@ mod tests {
 
     #[test]
     fn labels_may_be_written_as_floats() {
-        assert_eq!(label(b"3"), Ok(Some(3)));
-        assert_eq!(label(b" 46.0 "), Ok(Some(46)));
-        assert_eq!(label(b"nan"), Ok(None));
-        assert_eq!(label(b"NaN"), Ok(None));
-        let message = |field: &[u8]| label(field).unwrap_err().to_string();
+        assert_eq!(label(b"3", 5), Ok(Some(3)));
+        assert_eq!(label(b" 46.0 ", 5), Ok(Some(46)));
+        assert_eq!(label(b"nan", 5), Ok(None));
+        assert_eq!(label(b"NaN", 5), Ok(None));
+        let message = |field: &[u8]| label(field, 5).unwrap_err().to_string();
         assert_eq!(message(b"3.5"), "\"3.5\" is not an integer");
         assert_eq!(message(b""), "\"\" is not an integer");
         assert_eq!(message(b"inf"), "\"inf\" is not an integer");
         assert_eq!(message(b"cat"), "\"cat\" is not an integer");
-        let range = "but must be between 0 and 1048575";
-        assert_eq!(message(b"-1"), format!("the label is -1, {range}"));
-        assert_eq!(
-            message(b"1048576"),
-            format!("the label is 1048576, {range}")
-        );
+    }
+
+    #[test]
+    fn labels_that_no_class_can_have_are_shown_as_written() {
+        let message = |field: &[u8], nodes| label(field, nodes).unwrap_err().to_string();
+        for bad in ["-1", "1024", "1e30", "99999999999999999999"] {
+            assert_eq!(
+                message(bad.as_bytes(), 5),
+                format!("the label is {bad}, but must be between 0 and 1023 in a graph of 5 nodes")
+            );
+        }
+        assert_eq!(label(b"1024", 2000), Ok(Some(1024)));
+        assert!(message(b"2000", 2000).contains("between 0 and 1999"));
+        assert!(message(b"1048576", 1 << 30).contains("between 0 and 1048575"));
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_are_not_called_words() {
+        for text in ["99999999999999999999", "-99999999999999999999"] {
+            let fault = integer(text.as_bytes()).unwrap_err();
+            assert_eq!(fault.to_string(), format!("{text} is too large"));
+        }
+        assert!(matches!(
+            integer(b"\xff"),
+            Err(LineFault::NotAnInteger { .. })
+        ));
     }
 
     #[test]

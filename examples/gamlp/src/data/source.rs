@@ -178,8 +178,8 @@ impl fmt::Display for GraphId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} ({} nodes, {} edges, {:016x})",
-            self.name, self.nodes, self.edges, self.hash
+            "{} ({} nodes, {} edges {}, {:016x})",
+            self.name, self.nodes, self.edges, self.rule, self.hash
         )
     }
 }
@@ -189,5 +189,24 @@ impl ReadOptions {
     pub fn with_features(mut self, features: FeatureSource) -> Self {
         self.features = features;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphs_that_differ_in_the_rule_alone_are_told_apart() {
+        let mut data = SyntheticGraph::small().generate().unwrap();
+        let id = |data: &GraphData| GraphId::new(&GraphSource::Shipped, data);
+        let first = id(&data);
+        data.rule = EdgeRule::AsStored;
+        assert!(!first.same_graph(&id(&data)));
+        assert!(
+            first.to_string().contains("2400 edges add-reverse, "),
+            "{first}"
+        );
+        assert!(id(&data).to_string().contains("2400 edges as-stored, "));
     }
 }

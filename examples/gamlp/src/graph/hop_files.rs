@@ -1,5 +1,5 @@
 use crate::{
-    CacheError, GraphId,
+    CacheError, GraphId, Interrupt,
     data::{remove_leftovers, temporary_file},
 };
 use memmap2::{Mmap, MmapMut};
@@ -17,6 +17,8 @@ const MAGIC: [u8; 8] = *b"GAMLPHOP";
 const VERSION: u64 = 1;
 /// Magic and seven numbers of eight bytes, so that what follows is aligned in the mapping.
 const HEADER: usize = 64;
+/// Bytes that are written between two looks for an interrupt.
+const PIECE: u64 = 1 << 26;
 /// Start and end of the name of a file that is being written.
 const TEMPORARY: (&str, &str) = ("hop-", ".tmp");
 
@@ -151,35 +153,50 @@ impl HopFiles {
         ]
     }
 
-    /// Starts matrices of zeros under other names, all at the same time.
+    /// Starts matrices of zeros under other names, all at the same time; nothing if an interrupt comes.
     pub(super) fn create(
         &self,
         kinds: &[HopKind],
         shape: [usize; 2],
-    ) -> Result<Vec<HopWriter>, CacheError> {
+        interrupt: &Interrupt,
+    ) -> Result<Option<Vec<HopWriter>>, CacheError> {
         fs::create_dir_all(&self.folder)?;
         remove_leftovers(&self.folder, TEMPORARY);
-        let new = |&kind| HopWriter::new(&self.folder, self.path(kind), self.fields(kind, shape));
+        let new = |&kind| {
+            let fields = self.fields(kind, shape);
+            HopWriter::new(&self.folder, self.path(kind), fields, interrupt)
+        };
         kinds.par_iter().map(new).collect()
     }
 }
 
 impl HopWriter {
-    fn new(folder: &Path, path: PathBuf, fields: [u64; 5]) -> Result<Self, CacheError> {
+    fn new(
+        folder: &Path,
+        path: PathBuf,
+        fields: [u64; 5],
+        interrupt: &Interrupt,
+    ) -> Result<Option<Self>, CacheError> {
         let mut file = temporary_file(folder, TEMPORARY.0, TEMPORARY.1)?;
         let bytes = HEADER as u64 + fields[3] * fields[4] * size_of::<f32>() as u64;
         // Written, not only reserved: a disk that is full says so here, but kills whoever writes to a
         // mapping of it.
-        io::copy(&mut io::repeat(0).take(bytes), file.as_file_mut())?;
+        let mut zeros = io::repeat(0).take(bytes);
+        while zeros.limit() > 0 {
+            if interrupt.is_requested(0) {
+                return Ok(None);
+            }
+            io::copy(&mut (&mut zeros).take(PIECE), file.as_file_mut())?;
+        }
         // SAFETY: the file is new, has a random name, and is ours alone until it gets another one; what
         // another program does to a file of this name is out of our hands, as with any open file.
         let map = unsafe { MmapMut::map_mut(file.as_file())? };
-        Ok(Self {
+        Ok(Some(Self {
             file,
             map,
             path,
             fields,
-        })
+        }))
     }
 
     pub(super) fn values_mut(&mut self) -> &mut [f32] {

@@ -2,8 +2,9 @@ use super::{
     Adjacency, HopFiles, HopKind, LabelSeeds, NodeInputs, NodeMatrix, Propagator, ReliableSet,
     storage::Storage,
 };
-use crate::{GamlpError, GraphData, GraphId, Progress, print_err};
+use crate::{GamlpError, GraphData, GraphId, Interrupt, Progress, print_err};
 use burn::tensor::Device;
+use core::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// Where the inputs of nodes are kept, and what is said while they are made.
@@ -23,6 +24,8 @@ pub struct Preparation {
     pub keep_graph: bool,
     /// Whether to say nothing.
     pub quiet: bool,
+    /// What may stop the propagation.
+    pub interrupt: Interrupt,
 }
 
 impl Preparation {
@@ -36,6 +39,7 @@ impl Preparation {
             folder: PathBuf::new(),
             keep_graph: true,
             quiet: true,
+            interrupt: Interrupt::never(),
         }
     }
 
@@ -60,7 +64,7 @@ impl Preparation {
     /// # Errors
     ///
     /// [`GamlpError::Graph`] if the graph does not fit into a sparse matrix; [`GamlpError::HopFiles`]
-    /// if a file cannot be written.
+    /// if a file cannot be written; [`GamlpError::Interrupted`] if an interrupt comes.
     pub(super) fn inputs(
         &self,
         id: &GraphId,
@@ -104,16 +108,28 @@ impl Preparation {
         let missing = missing.into_iter().filter(|&(missing, ..)| missing);
         let products = missing.map(|(_, width, count)| graph.products(width, count));
         let bar = Progress::of_products(products.sum(), self.quiet);
-        let mut done = || bar.next_product();
+        let interrupt = &self.interrupt;
+        let mut done = || {
+            bar.next_product();
+            match interrupt.is_requested(0) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let stopped = || {
+            bar.finish();
+            GamlpError::Interrupted
+        };
         let hops = match kept_hops {
             Some(kept) => kept,
             None => {
                 let propagate = |views: &mut [&mut [f32]]| {
-                    graph.hops_into(&features.values, width, views, &mut done);
+                    graph.hops_into(&features.values, width, views, &mut done)
                 };
-                let propagated = storage.fill(&hops, [nodes, width], propagate);
-                let mut matrices = propagated.map_err(failed)?;
-                let given = storage.keep(features_given, features).map_err(failed)?;
+                let propagated = storage.fill(&hops, [nodes, width], interrupt, propagate);
+                let mut matrices = propagated.map_err(failed)?.ok_or_else(stopped)?;
+                let given = storage.keep(features_given, features, interrupt);
+                let given = given.map_err(failed)?.ok_or_else(stopped)?;
                 matrices.insert(0, given);
                 matrices
             }
@@ -125,10 +141,10 @@ impl Preparation {
                 let propagate = |views: &mut [&mut [f32]]| {
                     let seeds = seeds.matrix();
                     views[0].copy_from_slice(&seeds.values);
-                    graph.last_hop_into(seeds, self.label_hops, views[0], &mut done);
+                    graph.last_hop_into(seeds, self.label_hops, views[0], &mut done)
                 };
-                let propagated = storage.fill(&labels, [nodes, classes], propagate);
-                propagated.map_err(failed)?
+                let propagated = storage.fill(&labels, [nodes, classes], interrupt, propagate);
+                propagated.map_err(failed)?.ok_or_else(stopped)?
             }
         };
         bar.finish();

@@ -1,7 +1,7 @@
 use super::Adjacency;
 use crate::FeatureMatrix;
 use burn::tensor::{Device, Tensor, TensorData};
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 use rayon::prelude::*;
 use snack_burn::tensor::{DevicePattern, SparseTensor};
 
@@ -77,13 +77,16 @@ impl Propagator {
         };
         let mut hops: Vec<_> = (0..count).map(|_| zeros()).collect();
         let mut values: Vec<_> = hops.iter_mut().map(|hop| &mut hop.values[..]).collect();
-        self.hops_into(&features.values, features.width, &mut values, &mut || ());
+        let go_on = &mut || ControlFlow::Continue(());
+        let all = self.hops_into(&features.values, features.width, &mut values, go_on);
+        debug_assert!(all.is_continue());
         hops
     }
 
     /// Propagates features into matrices of their shape: once into the first one, once more into
     /// the second, and so on. Columns do not depend on each other, so they visit the device in
-    /// blocks, which is all the memory that this takes. `done` is called after every product.
+    /// blocks, which is all the memory that this takes. `done` is called after every product; if it
+    /// breaks off, so does this, and the matrices are not complete.
     ///
     /// # Panics
     ///
@@ -93,12 +96,12 @@ impl Propagator {
         features: &[f32],
         width: usize,
         hops: &mut [&mut [f32]],
-        done: &mut dyn FnMut(),
-    ) {
+        done: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         self.each_block(features, width, hops.len(), |hop, columns, values| {
             scatter(hops[hop], width, columns, values);
-            done();
-        });
+            done()
+        })
     }
 
     /// The last of `count` propagations alone; the input if there is none.
@@ -108,12 +111,14 @@ impl Propagator {
     /// Panics if there is another number of nodes.
     pub fn last_hop(&self, features: &FeatureMatrix, count: usize) -> FeatureMatrix {
         let mut last = features.clone();
-        self.last_hop_into(features, count, &mut last.values, &mut || ());
+        let go_on = &mut || ControlFlow::Continue(());
+        let all = self.last_hop_into(features, count, &mut last.values, go_on);
+        debug_assert!(all.is_continue());
         last
     }
 
     /// Writes the last of `count` propagations into a matrix of the same shape, which it leaves as it
-    /// is if there is none. `done` is called after every product.
+    /// is if there is none. `done` is as in [`hops_into`](Self::hops_into).
     ///
     /// # Panics
     ///
@@ -123,15 +128,15 @@ impl Propagator {
         features: &FeatureMatrix,
         count: usize,
         last: &mut [f32],
-        done: &mut dyn FnMut(),
-    ) {
+        done: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let FeatureMatrix { width, values } = features;
         self.each_block(values, *width, count, |hop, columns, values| {
             if hop + 1 == count {
                 scatter(last, *width, columns, values);
             }
-            done();
-        });
+            done()
+        })
     }
 
     /// Columns of a block.
@@ -139,14 +144,15 @@ impl Propagator {
         (self.block / self.matrix.dims()[0].max(1)).max(1)
     }
 
-    /// Calls `take` with the number of a hop, a range of columns, and their values row by row.
+    /// Calls `take` with the number of a hop, a range of columns, and their values row by row, until
+    /// it breaks off.
     fn each_block(
         &self,
         features: &[f32],
         width: usize,
         count: usize,
-        mut take: impl FnMut(usize, Range<usize>, &[f32]),
-    ) {
+        mut take: impl FnMut(usize, Range<usize>, &[f32]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let [nodes, _] = self.matrix.dims();
         assert_eq!(
             features.len(),
@@ -163,9 +169,10 @@ impl Propagator {
                 x = self.forward(x);
                 let data = x.clone().into_data();
                 let values = data.as_slice::<f32>().expect("features are f32");
-                take(hop, columns.clone(), values);
+                take(hop, columns.clone(), values)?;
             }
         }
+        ControlFlow::Continue(())
     }
 }
 

@@ -1,5 +1,6 @@
 use super::{HopFiles, HopKind, NodeMatrix};
-use crate::{CacheError, FeatureMatrix};
+use crate::{CacheError, FeatureMatrix, Interrupt};
+use core::ops::ControlFlow;
 use rayon::prelude::*;
 
 /// Where propagated matrices lie.
@@ -27,7 +28,8 @@ impl Storage {
         kinds.par_iter().map(open).collect()
     }
 
-    /// New matrices of the same shape, which `fill` is given full of zeros.
+    /// New matrices of the same shape, which `fill` is given full of zeros; nothing if it breaks off, or
+    /// an interrupt comes before.
     ///
     /// # Errors
     ///
@@ -36,42 +38,57 @@ impl Storage {
         &self,
         kinds: &[HopKind],
         shape: [usize; 2],
-        fill: impl FnOnce(&mut [&mut [f32]]),
-    ) -> Result<Vec<NodeMatrix>, CacheError> {
+        interrupt: &Interrupt,
+        fill: impl FnOnce(&mut [&mut [f32]]) -> ControlFlow<()>,
+    ) -> Result<Option<Vec<NodeMatrix>>, CacheError> {
         let [nodes, width] = shape;
         match self {
             Self::Memory => {
                 let zeros = || vec![0.0; nodes * width];
                 let mut matrices: Vec<Vec<f32>> = kinds.iter().map(|_| zeros()).collect();
                 let mut views: Vec<_> = matrices.iter_mut().map(|values| &mut values[..]).collect();
-                fill(&mut views);
+                if fill(&mut views).is_break() {
+                    return Ok(None);
+                }
                 let matrices = matrices.into_iter();
                 let matrices = matrices.map(|values| FeatureMatrix { width, values }.into());
-                Ok(matrices.collect())
+                Ok(Some(matrices.collect()))
             }
             Self::Files(files) => {
-                let mut writers = files.create(kinds, shape)?;
+                let Some(mut writers) = files.create(kinds, shape, interrupt)? else {
+                    return Ok(None);
+                };
                 let mut views: Vec<_> = writers.iter_mut().map(|w| w.values_mut()).collect();
-                fill(&mut views);
+                if fill(&mut views).is_break() {
+                    return Ok(None);
+                }
                 let finished = writers.into_par_iter().map(|writer| writer.finish());
-                finished.map(|matrix| Ok(matrix?.into())).collect()
+                finished.map(|matrix| Ok(Some(matrix?.into()))).collect()
             }
         }
     }
 
-    /// The matrix itself, or a file of it.
+    /// The matrix itself, or a file of it; nothing if an interrupt comes.
     ///
     /// # Errors
     ///
     /// As [`fill`](Self::fill).
-    pub fn keep(&self, kind: HopKind, matrix: FeatureMatrix) -> Result<NodeMatrix, CacheError> {
+    pub fn keep(
+        &self,
+        kind: HopKind,
+        matrix: FeatureMatrix,
+        interrupt: &Interrupt,
+    ) -> Result<Option<NodeMatrix>, CacheError> {
         match self {
-            Self::Memory => Ok(matrix.into()),
+            Self::Memory => Ok(Some(matrix.into())),
             Self::Files(_) => {
                 let shape = [matrix.values.len() / matrix.width.max(1), matrix.width];
-                let copy = |views: &mut [&mut [f32]]| views[0].copy_from_slice(&matrix.values);
-                let mut kept = self.fill(&[kind], shape, copy)?;
-                Ok(kept.pop().expect("one matrix was asked for"))
+                let copy = |views: &mut [&mut [f32]]| {
+                    views[0].copy_from_slice(&matrix.values);
+                    ControlFlow::Continue(())
+                };
+                let kept = self.fill(&[kind], shape, interrupt, copy)?;
+                Ok(kept.and_then(|mut kept| kept.pop()))
             }
         }
     }

@@ -42,7 +42,8 @@ impl NodeTask {
     /// # Errors
     ///
     /// [`GamlpError::TooFewNodes`] if a batch cannot have two nodes; [`GamlpError::Graph`] if the
-    /// graph does not fit into a sparse matrix; [`GamlpError::HopFiles`] if a file cannot be written.
+    /// graph does not fit into a sparse matrix; [`GamlpError::HopFiles`] if a file cannot be written;
+    /// [`GamlpError::Interrupted`] if the [interrupt](Preparation::interrupt) comes.
     ///
     /// # Panics
     ///
@@ -124,6 +125,15 @@ impl NodeTask {
             label.expect("nodes of a split have labels") as i32
         };
         nodes.iter().map(label).collect()
+    }
+
+    /// The class of a node, if the graph gives it one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such node.
+    pub fn label_of(&self, node: u32) -> Option<u32> {
+        self.data.labels.get(node)
     }
 
     /// Which nodes serve for what.

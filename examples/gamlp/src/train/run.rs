@@ -182,8 +182,11 @@ fn report(line: &LogLine, trainer: &Trainer, progress: &Progress) {
     let width = epochs[line.stage].to_string().len();
     if let Some(update) = &line.update {
         progress.line(&format!(
-            "epoch {:>width$}  topology: {} of {} connections moved in {} layers",
-            line.epoch, update.grown, update.nnz, update.layers
+            "epoch {:>width$}  topology: {} of {} connections moved in {}",
+            line.epoch,
+            update.grown,
+            update.nnz,
+            counted(update.layers, "layer")
         ));
     }
     if let Some(Accuracy { train, valid, test }) = line.accuracy {

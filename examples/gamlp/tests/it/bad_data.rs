@@ -32,7 +32,7 @@ fn a_missing_or_empty_split_folder_is_named() {
     let folder = Files::new().write();
     fs::remove_dir_all(folder.path().join("split")).unwrap();
     let error = folder.read().unwrap_err();
-    assert_eq!(folder.message(&error), "there is no file split");
+    assert_eq!(folder.message(&error), "there is no folder split");
     fs::create_dir(folder.path().join("split")).unwrap();
     let error = folder.read().unwrap_err();
     assert!(folder.message(&error).contains("holds none"));
@@ -92,8 +92,66 @@ fn labels_that_are_no_classes_are_named() {
     );
     assert_eq!(
         message("raw/node-label", "0\n-2\n1\nnan\n2\n"),
-        "raw/node-label.csv.gz, line 2: the label is -2, but must be between 0 and 1048575"
+        "raw/node-label.csv.gz, line 2: the label is -2, but must be between 0 and 1023 in a graph of 5 nodes"
     );
+}
+
+#[test]
+fn header_lines_are_named() {
+    let hint = "; these files have no header line";
+    for (file, text, field) in [
+        ("raw/edge", "source,target\n0,1\n", "source"),
+        ("raw/node-label", "label\n0\n", "label"),
+        ("raw/node-feat", "f_0,f_1\n1,2\n", "f_0"),
+    ] {
+        let found = message(file, text);
+        let start = format!("{file}.csv.gz, line 1: {field:?} is not a");
+        assert!(
+            found.starts_with(&start) && found.ends_with(hint),
+            "{found}"
+        );
+    }
+    let later = message("raw/node-label", "0\nlabel\n");
+    assert_eq!(
+        later,
+        "raw/node-label.csv.gz, line 2: \"label\" is not an integer"
+    );
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_file_is_not_called_damaged() {
+    for name in [
+        "raw/edge",
+        "raw/node-feat",
+        "raw/num-node-list",
+        "split/random/test",
+    ] {
+        let folder = Files::new().without(name).write();
+        fs::create_dir(folder.file(name)).unwrap();
+        let error = folder.read().unwrap_err();
+        assert!(matches!(error, DataError::Read { .. }), "{error}");
+        assert!(
+            folder
+                .message(&error)
+                .starts_with(&format!("{name}.csv.gz cannot be read: "))
+        );
+    }
+}
+
+#[test]
+fn the_split_is_chosen_where_there_are_several() {
+    let folder = Files::new().with("split/sales/train", "0\n").write();
+    let error = folder.read().unwrap_err();
+    assert_eq!(
+        folder.message(&error),
+        "split must hold the folder of one split, but holds random, sales; choose one with --split"
+    );
+    let options = ReadOptions {
+        split: Some("time".into()),
+        ..ReadOptions::default()
+    };
+    let error = folder.read_with(options).unwrap_err();
+    assert_eq!(folder.message(&error), "there is no folder split/time");
 }
 
 #[test]

@@ -135,10 +135,10 @@ fn a_cache_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn only_old_temporary_files_go() {
+fn temporary_files_of_killed_runs_go() {
     let Written { folder, cache, .. } = &written();
     let caches = cache.path().parent().unwrap();
-    let old = SystemTime::now() - Duration::from_secs(48 * 60 * 60);
+    let old = SystemTime::now() - Duration::from_secs(60);
     for name in ["graph-old.tmp", "notes.tmp", "graph-new.tmp"] {
         let file = File::create(caches.join(name)).unwrap();
         if name != "graph-new.tmp" {

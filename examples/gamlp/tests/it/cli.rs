@@ -77,6 +77,7 @@ fn contradictory_flags_are_refused() {
     assert_eq!(parse(&["--synthetic", "10,20"]), 2);
     assert_eq!(parse(&["--epochs", "40,-1"]), 2);
     assert_eq!(parse(&["--mode", "compact"]), 2);
+    assert_eq!(parse(&["--epochs", "40", "--epochs", "30"]), 2);
 }
 
 #[test]
@@ -252,6 +253,10 @@ fn graphs_that_cannot_be_used_are_named() {
         message(&args),
         "--synthetic: the number of classes is 11, but must be between 1 and 10"
     );
+    args.graph.synthetic = Some("2147483647,2147483647,1048576,3".parse().unwrap());
+    let large = message(&args);
+    let start = "a graph of these --synthetic sizes takes at least 9,007,250,";
+    assert!(large.starts_with(start), "{large}");
     assert_untouched(dir.path());
 }
 

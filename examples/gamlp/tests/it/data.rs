@@ -1,5 +1,5 @@
 use crate::folder::{Files, gzip};
-use gamlp::{EdgeRule, FeatureSource, GraphFolder, ReadOptions, SyntheticGraph};
+use gamlp::{EdgeRule, FeatureSource, GraphFolder, GraphNote, ReadOptions, SyntheticGraph};
 use std::fs;
 
 #[test]
@@ -20,6 +20,43 @@ fn a_folder_is_read_as_it_is() {
     assert_eq!(data.split.train, [0, 2]);
     assert_eq!(data.split.valid, [1]);
     assert_eq!(data.split.test, [4]);
+}
+
+#[test]
+fn a_byte_order_mark_does_not_matter() {
+    let expected = Files::new().write().read().unwrap();
+    let mut marked = Files::new();
+    for text in marked.0.values_mut() {
+        text.insert(0, '\u{feff}');
+    }
+    assert_eq!(marked.write().read().unwrap(), expected);
+}
+
+#[test]
+fn what_may_be_a_mistake_is_noted() {
+    let data = Files::new().write().read().unwrap();
+    let notes = data.notes();
+    let (classes, nodes) = (3, 5);
+    let expected = [
+        GraphNote::ClassesNotLearned { found: 1, classes },
+        GraphNote::NodesWithoutEdges { found: 1, nodes },
+    ];
+    assert_eq!(notes, expected);
+    assert_eq!(
+        notes[0].to_string(),
+        "1 of 3 classes are without a node to learn from, and cannot be learned"
+    );
+    assert_eq!(
+        notes[1].to_string(),
+        "no edge leads to 1 of 5 nodes: what is propagated to them is zero"
+    );
+    let whole = Files::new()
+        .with("raw/node-label", "0\n2\n1\n1\n2\n")
+        .with("raw/edge", "0,1\n1,2\n0,4\n2,3\n")
+        .with("split/random/train", "0\n1\n2\n")
+        .with("split/random/valid", "4\n")
+        .with("split/random/test", "3\n");
+    assert_eq!(whole.write().read().unwrap().notes(), []);
 }
 
 #[test]
@@ -75,7 +112,7 @@ fn one_of_several_splits_can_be_named() {
     let error = folder.read().unwrap_err();
     assert_eq!(
         folder.message(&error),
-        "split must hold the folder of one split, but holds random, time; name the one to use"
+        "split must hold the folder of one split, but holds random, time; choose one with --split"
     );
 }
 

@@ -3,7 +3,8 @@
 use crate::support::{device, finish, task, tiny};
 use burn::tensor::Tensor;
 use gamlp::{
-    Args, GamlpError, InferArgs, InferReport, Interrupt, Part, Predictor, TrainOptions, WeightMode,
+    Args, GamlpError, GraphSource, InferArgs, InferReport, Interrupt, Part, Predictor,
+    TrainOptions, WeightMode,
 };
 use std::path::Path;
 
@@ -91,6 +92,62 @@ fn a_run_is_judged_by_its_best_model() {
         });
         assert_eq!(report.unwrap().accuracy, expected);
     }
+}
+
+#[test]
+fn single_nodes_are_classified_as_the_model_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = Args {
+        epochs: vec![4],
+        ..tiny(dir.path())
+    };
+    let gamlp::Outcome::Finished { dir: out, .. } = finish(&args).unwrap() else {
+        panic!("nothing asked to stop");
+    };
+    let data = GraphSource::Shipped.load(None).unwrap().0;
+    let classify = |nodes: Vec<u32>| {
+        gamlp::classify(&InferArgs {
+            classify: nodes,
+            ..quick(Some(&out))
+        })
+    };
+    let test = data.split.test.clone();
+    let found = classify(test.clone()).unwrap().0;
+    let nodes: Vec<_> = found.iter().map(|node| node.node).collect();
+    assert_eq!(nodes, test);
+    let right = found
+        .iter()
+        .filter(|node| node.label == Some(node.class as u32));
+    let share = right.count() as f64 / test.len() as f64;
+    let report = infer(&quick(Some(&out))).unwrap();
+    assert_eq!(report.accuracy, Some(share));
+    assert!(
+        found
+            .iter()
+            .all(|node| data.labels.get(node.node) == node.label)
+    );
+    let least = 1.0 / data.labels.classes() as f32;
+    assert!(
+        found
+            .iter()
+            .all(|node| (least..=1.0).contains(&node.probability))
+    );
+
+    let error = classify(vec![3, 600]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "--classify is 600, but must be between 0 and 599: the graph has 600 nodes"
+    );
+    assert_eq!(error.exit_code(), 2);
+    let without = gamlp::classify(&InferArgs {
+        classify: vec![3, 4],
+        ..quick(None)
+    });
+    let message = without.unwrap_err().to_string();
+    assert!(
+        message.starts_with("--classify is 3,4, but must be given with --run"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::support::{device, finish, log_lines, tiny};
 use burn::tensor::Tensor;
 use gamlp::{
     Args, CacheError, GamlpError, GraphArgs, GraphData, GraphId, GraphSource, HopFiles, HopKind,
-    NodeTask, Outcome, Part, Preparation, ReliableSet, SyntheticGraph,
+    Interrupt, NodeTask, Outcome, Part, Preparation, ReliableSet, SyntheticGraph,
 };
 use std::{fs, path::Path};
 
@@ -169,6 +169,39 @@ fn a_folder_that_cannot_be_written_is_named() {
     let error = NodeTask::prepare(id, data, &preparation, &device()).unwrap_err();
     assert!(matches!(error, GamlpError::HopFiles { .. }));
     assert!(error.to_string().contains("--host-mb"), "{error}");
+}
+
+/// Large graphs are propagated for minutes, and leave gigabytes.
+#[test]
+fn an_interrupt_ends_the_preparation_and_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (in_files, in_memory) = (
+        Preparation::in_files(HOPS, dir.path()),
+        Preparation::in_memory(HOPS),
+    );
+    for preparation in [in_files, in_memory] {
+        let preparation = Preparation {
+            interrupt: Interrupt::after_step(0),
+            ..preparation
+        };
+        let (id, data) = graph();
+        let error = NodeTask::prepare(id, data, &preparation, &device()).unwrap_err();
+        assert!(matches!(error, GamlpError::Interrupted), "{error}");
+        assert_eq!(error.exit_code(), 130);
+    }
+    assert_eq!(names(dir.path()), [""; 0]);
+
+    let out = dir.path().join("run");
+    let args = Args {
+        prepare: true,
+        out: None,
+        ..tiny(dir.path())
+    };
+    for args in [args, tiny(&out)] {
+        let error = gamlp::run(&args, &Interrupt::after_step(0)).unwrap_err();
+        assert!(matches!(error, GamlpError::Interrupted), "{error}");
+    }
+    assert!(!out.exists());
 }
 
 #[test]

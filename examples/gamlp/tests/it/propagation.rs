@@ -7,6 +7,7 @@ use gamlp::{
     Adjacency, EdgeRule, FeatureMatrix, GraphData, LabelSeeds, Propagator, ReadOptions,
     ReliableSet, SyntheticGraph,
 };
+use std::ops::ControlFlow;
 
 /// The mean over incoming edges, one edge at a time, in double precision.
 fn mean_hop(data: &GraphData, features: &[f64], width: usize) -> Vec<f64> {
@@ -66,6 +67,30 @@ fn hops_are_means_over_neighbours() {
         }
         assert!(expected.iter().any(|x| x.abs() > 0.01));
     }
+}
+
+#[test]
+fn a_break_ends_the_propagation() {
+    let data = random_graph(EdgeRule::AddReverse);
+    let adjacency = Adjacency::new(&data).unwrap();
+    let propagator = Propagator::new(&adjacency, &device());
+    let (features, count) = (&data.features, 3);
+    let mut zeros = vec![vec![0.0; features.values.len()]; count];
+    let mut hops: Vec<_> = zeros.iter_mut().map(|hop| &mut hop[..]).collect();
+    let mut products = 0;
+    let mut done = || {
+        products += 1;
+        match products {
+            2 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    };
+    let width = features.width;
+    let ended = propagator.hops_into(&features.values, width, &mut hops, &mut done);
+    assert!(ended.is_break());
+    assert_eq!(products, 2);
+    let reached = zeros.iter().map(|hop| hop.iter().any(|&x| x != 0.0));
+    assert_eq!(reached.collect::<Vec<_>>(), [true, true, false]);
 }
 
 #[test]
