@@ -186,6 +186,16 @@ pub enum GamlpError {
         reason: String,
     },
 
+    /// A best model has been replaced by that of another run.
+    #[error(
+        "the model {} is not of the run whose checkpoint.bpk is beside it; put back the file of that \
+         run, or start a new run", path.display()
+    )]
+    ForeignBest {
+        /// The file.
+        path: PathBuf,
+    },
+
     /// The checkpoint belongs to a run with other options.
     #[error(
         "checkpoint {} does not fit: {flag} is {given}, but the checkpoint was written with \

@@ -1,6 +1,6 @@
 //! Models and stages as the files of a run describe them.
 
-use super::{BestEpoch, Counters, RunDir, Stage, TrainOptions};
+use super::{BestEpoch, Counters, RunDir, RunState, Stage, TrainOptions};
 use crate::{Gamlp, GamlpError, NodeTask};
 use burn::{store::ModuleRecord, tensor::Device};
 use snack_burn::prelude::*;
@@ -31,7 +31,8 @@ pub(crate) fn restore_stage(
 ///
 /// # Errors
 ///
-/// As [`Trainer::resume`](super::Trainer::resume).
+/// As [`Trainer::resume`](super::Trainer::resume), among them [`GamlpError::ForeignBest`] if the file
+/// has been replaced by that of another run.
 pub(crate) fn load_best(
     options: &TrainOptions,
     best: &BestEpoch,
@@ -39,8 +40,19 @@ pub(crate) fn load_best(
     dir: &RunDir,
 ) -> Result<Gamlp, GamlpError> {
     let path = dir.best(best);
-    let record = Checkpoint::load(&path)?.model;
-    restore_model(options, record, &device.clone().without_autodiff(), &path)
+    let checkpoint = Checkpoint::load(&path)?;
+    let state = RunState::from_value(&checkpoint.user, &path)?;
+    let differences = state.options.differences(options);
+    let same_run = differences.iter().all(|difference| difference.allowed);
+    if !same_run || state.counters.best.get(best.stage) != Some(best) {
+        return Err(GamlpError::ForeignBest { path });
+    }
+    restore_model(
+        options,
+        checkpoint.model,
+        &device.clone().without_autodiff(),
+        &path,
+    )
 }
 
 /// The model of a checkpoint whose run had these options.

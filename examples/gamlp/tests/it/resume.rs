@@ -1,7 +1,7 @@
 //! A run that was stopped goes on as if it had not been.
 
 use crate::support::{bits, device, finish, log_lines, random_stream, task, tiny};
-use gamlp::{Args, Interrupt, LogLine, Outcome, RunDir, RunState, Trainer, WeightMode};
+use gamlp::{Args, GamlpError, Interrupt, LogLine, Outcome, RunDir, RunState, Trainer, WeightMode};
 use snack_burn::prelude::Checkpoint;
 use std::{fs, path::Path};
 
@@ -238,4 +238,33 @@ fn a_missing_model_of_an_earlier_stage_is_named() {
     args.resume = true;
     let message = finish(&args).unwrap_err().to_string();
     assert!(message.contains(&*best.to_string_lossy()), "{message}");
+}
+
+/// The sizes agree, so the numbers alone would not tell.
+#[test]
+fn a_best_model_of_another_run_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |name: &str, seed| {
+        let args = Args {
+            epochs: vec![2],
+            seed: Some(seed),
+            out: Some(dir.path().join(name)),
+            ..tiny(dir.path())
+        };
+        finish(&args).unwrap();
+        let files = fs::read_dir(dir.path().join(name)).unwrap();
+        let mut paths = files.map(|entry| entry.unwrap().path());
+        let best = paths.find(|path| path.to_string_lossy().contains("best-0-"));
+        (args, best.expect("a run leaves its best model"))
+    };
+    let ((mut args, own), (_, other)) = (run("one", 1), run("two", 2));
+    fs::copy(&other, &own).unwrap();
+    args.resume = true;
+    args.epochs = vec![3];
+    let error = finish(&args).unwrap_err();
+    assert!(matches!(error, GamlpError::ForeignBest { .. }), "{error}");
+    assert!(
+        error.to_string().contains(&*own.to_string_lossy()),
+        "{error}"
+    );
 }
