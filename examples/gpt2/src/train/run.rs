@@ -13,7 +13,7 @@ pub enum Outcome {
     /// All steps are done.
     Finished {
         /// Cost and quality of the model.
-        summary: Summary,
+        summary: Box<Summary>,
         /// The folder with log and checkpoint.
         dir: PathBuf,
     },
@@ -148,7 +148,7 @@ pub fn train(
     write_pictures(dir)?;
     progress.finish();
     Ok(Some(Outcome::Finished {
-        summary: Summary::of(&trainer),
+        summary: Box::new(Summary::of(&trainer)),
         dir: dir.path().to_owned(),
     }))
 }
