@@ -260,7 +260,12 @@ impl Frame<'_> {
             return Axis::logarithmic(low / room, high * room, MOST_TICKS);
         }
         let low = if self.from_zero { 0.0 } else { low };
-        let room = 0.05 * (high - low).max(1e-3 * high.abs()).max(1e-9);
+        // Values that differ by rounding are equal, and not worth an axis of many digits.
+        let span = match high - low < 1e-4 * high.abs() {
+            true => 2.0 * high.abs(),
+            false => high - low,
+        };
+        let room = 0.05 * span.max(1e-9);
         let low = if low == 0.0 { 0.0 } else { low - room };
         Axis::linear(low, high + room, MOST_TICKS)
     }
@@ -564,6 +569,10 @@ mod tests {
         assert!(density(&reports()[..1]).is_ok());
         assert!(loss(&[(5, 0.0)], &[5]).is_ok());
         assert!(loss(&[(5, 1.0), (6, 1.0)], &[]).is_ok());
+        let equal = loss(&[(5, 1.0), (6, 1.000_002)], &[]).unwrap();
+        let labels = texts(&equal).into_iter().filter(|text| text.contains('.'));
+        let longest = labels.map(str::len).max();
+        assert!(longest.is_some_and(|length| length <= 4), "{equal}");
         let far = loss(&[(1, 1e-6), (2, 10.0)], &[]).unwrap();
         assert!(!far.contains("NaN") && !far.contains("inf"));
     }
