@@ -15,6 +15,7 @@ use burn::tensor::FloatDType;
 use core::fmt::Debug;
 use core::marker::PhantomData;
 
+use super::attention::{self, SavedAttention};
 use super::{AdamWStep, FusedOps};
 
 /// The weights and the scale.
@@ -33,6 +34,25 @@ impl<B: FusedOps> Backward<B, 1> for CausalSoftmax {
         let (weights, scale) = ops.state;
         unary::<B, _>(ops.parents, ops.node, grads, |grad| {
             B::causal_softmax_backward(weights, grad, scale)
+        });
+    }
+}
+
+#[derive(Debug)]
+struct CausalAttention;
+
+impl<B: FusedOps> Backward<B, 1> for CausalAttention {
+    type State = SavedAttention<B>;
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 1>,
+        grads: &mut Gradients,
+        _checkpointer: &mut Checkpointer,
+    ) {
+        let saved = ops.state;
+        unary::<B, _>(ops.parents, ops.node, grads, |grad| {
+            attention::backward::<B>(saved, grad)
         });
     }
 }
@@ -160,6 +180,18 @@ impl<B: FusedOps, C: CheckpointStrategy> FusedOps for Autodiff<B, C> {
     ) -> FloatTensor<Self> {
         let (weights, grad) = (weights.into_primitive(), grad.into_primitive());
         Self::from_inner(B::causal_softmax_backward(weights, grad, scale))
+    }
+
+    fn causal_attention(qkv: FloatTensor<Self>, heads: usize, scale: f32) -> FloatTensor<Self> {
+        let prep = CausalAttention
+            .prepare::<C>([qkv.node()])
+            .compute_bound()
+            .stateful();
+        let (mixed, saved) = attention::forward::<B>(qkv.into_primitive(), heads, scale);
+        match prep {
+            OpsKind::Tracked(prep) => prep.finish(saved, mixed),
+            OpsKind::UnTracked(prep) => prep.finish(mixed),
+        }
     }
 
     fn gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self> {

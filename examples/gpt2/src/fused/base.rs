@@ -6,6 +6,8 @@ use burn::tensor::FloatDType;
 #[cfg(feature = "fusion")]
 use burn::{backend::fusion::custom::TensorSpec, tensor::DType, tensor::Shape};
 
+use super::attention;
+
 /// `gelu(x) = x sigmoid(x (LINEAR + CUBIC x^2))`, the tanh form because `1 + tanh(u) = 2 sigmoid(2 u)`.
 pub(super) const LINEAR: f32 = 2.0 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 pub(super) const CUBIC: f32 = LINEAR * 0.044715;
@@ -33,6 +35,56 @@ pub trait FusedOps: Backend {
         grad: FloatTensor<Self>,
         scale: f32,
     ) -> FloatTensor<Self>;
+
+    /// Causal self-attention of every head, whose scores are multiplied by `scale`.
+    ///
+    /// # Shapes
+    ///
+    /// - qkv: `[batch, tokens, 3 heads head_width]`: queries, keys and values, each head by head
+    /// - output: `[batch, tokens, heads head_width]`
+    #[fusion(dtype = qkv, shape = Shape::new([qkv[0], qkv[1], qkv[2] / 3]))]
+    fn causal_attention(qkv: FloatTensor<Self>, heads: usize, scale: f32) -> FloatTensor<Self> {
+        attention::forward::<Self>(qkv, heads, scale).0
+    }
+
+    /// Heads apart from each other.
+    ///
+    /// # Shapes
+    ///
+    /// - x: `[batch, tokens, parts heads head_width]`
+    /// - output: `[parts, batch heads, tokens, head_width]`
+    #[fusion(meta = |x, parts, heads| {
+        let [batch, tokens, width] = x.shape.dims();
+        TensorSpec::new(
+            Shape::new([*parts, batch * heads, tokens, width / (parts * heads)]),
+            x.dtype,
+        )
+    })]
+    fn split_heads(x: FloatTensor<Self>, parts: usize, heads: usize) -> FloatTensor<Self> {
+        attention::split_heads::<Self>(x, parts, heads)
+    }
+
+    /// Heads of queries, keys and values beside each other: what [`split_heads`](FusedOps::split_heads) took apart.
+    ///
+    /// # Shapes
+    ///
+    /// - query, key, value: `[batch heads, tokens, head_width]`
+    /// - output: `[batch, tokens, 3 heads head_width]`
+    #[fusion(meta = |query, _key, _value, heads| {
+        let [rows, tokens, head_width] = query.shape.dims();
+        TensorSpec::new(
+            Shape::new([rows / heads, tokens, 3 * heads * head_width]),
+            query.dtype,
+        )
+    })]
+    fn join_heads(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        heads: usize,
+    ) -> FloatTensor<Self> {
+        attention::join_heads::<Self>([query, key, value], heads)
+    }
 
     /// GELU in its tanh form.
     #[fusion(dtype = x, shape = x)]

@@ -7,6 +7,7 @@
 //! have a kernel on every back end of the example.
 
 mod adamw;
+mod attention;
 mod autodiff;
 mod base;
 #[cfg(feature = "__cube")]
@@ -43,6 +44,27 @@ pub fn causal_softmax(scores: Tensor<4>, scale: f64) -> Tensor<4> {
         scores.into_dispatch(),
         scale as f32,
     ))
+}
+
+/// Causal self-attention of every head, with scores over the root of the width of a head.
+///
+/// # Shapes
+///
+/// - qkv: `[batch, tokens, 3 width]`: queries, keys and values, each head by head
+/// - output: `[batch, tokens, width]`
+///
+/// # Panics
+///
+/// Panics if the last axis is not made of three parts with `heads` heads each.
+pub fn causal_attention(qkv: Tensor<3>, heads: usize) -> Tensor<3> {
+    let [_, _, width] = qkv.dims();
+    assert!(
+        heads > 0 && width.is_multiple_of(3 * heads),
+        "causal_attention: expected a last axis of 3 x {heads} heads, got {width}"
+    );
+    let scale = 1.0 / ((width / (3 * heads)) as f32).sqrt();
+    let qkv = qkv.into_dispatch();
+    Tensor::from_dispatch(Dispatch::causal_attention(qkv, heads, scale))
 }
 
 /// GELU in the tanh form of GPT-2, `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`.

@@ -58,6 +58,56 @@ fn masked_softmax(scores: Tensor<4>, scale: f64) -> Tensor<4> {
     softmax(scores.mul_scalar(scale) + mask, 3)
 }
 
+/// Attention by Burn's operations, head by head.
+fn attention_of_burn(qkv: Tensor<3>, heads: usize) -> Tensor<3> {
+    let [batch, tokens, width] = qkv.dims();
+    let head_width = width / (3 * heads);
+    let parts = qkv
+        .reshape([batch, tokens, 3 * heads, head_width])
+        .swap_dims(1, 2);
+    let [query, key, value] = [0, 1, 2].map(|part| parts.clone().narrow(1, part * heads, heads));
+    let scale = 1.0 / (head_width as f64).sqrt();
+    let weights = masked_softmax(query.matmul(key.transpose()), scale);
+    let mixed = weights.matmul(value).swap_dims(1, 2);
+    mixed.reshape([batch, tokens, width / 3])
+}
+
+#[test]
+fn causal_attention_is_that_of_burns_operations() {
+    for ([batch, tokens, head_width], heads) in [
+        ([1, 1, 1], 1),
+        ([2, 5, 4], 3),
+        ([1, 33, 7], 2),
+        ([3, 17, 16], 1),
+        ([1, 70, 6], 4),
+    ] {
+        compare(
+            [random([batch, tokens, 3 * heads * head_width], 2.0, 31)],
+            |[qkv]| causal_attention(qkv, heads),
+            |[qkv]| attention_of_burn(qkv, heads),
+        );
+    }
+}
+
+#[test]
+fn causal_attention_takes_views() {
+    let expected = random([2, 9, 24], 1.0, 32);
+    let view = expected.clone().swap_dims(0, 1);
+    let contiguous = view.clone().swap_dims(0, 1);
+    close(
+        causal_attention(contiguous, 2),
+        causal_attention(expected, 2),
+    );
+    let turned = Tensor::<3>::from_data(view.clone().into_data(), &device());
+    close(causal_attention(view, 2), causal_attention(turned, 2));
+}
+
+#[test]
+#[should_panic(expected = "expected a last axis of 3 x 4 heads, got 18")]
+fn causal_attention_refuses_a_width_without_heads() {
+    causal_attention(random([1, 2, 18], 1.0, 33), 4);
+}
+
 #[test]
 fn causal_softmax_is_the_masked_one() {
     let shapes = [

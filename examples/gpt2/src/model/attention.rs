@@ -1,5 +1,8 @@
 use super::precision::project;
-use crate::{Gpt2Config, InitStream, fused::causal_softmax};
+use crate::{
+    Gpt2Config, InitStream,
+    fused::{causal_attention, causal_softmax},
+};
 use burn::{
     module::Module,
     nn::{Dropout, DropoutConfig, Linear},
@@ -73,7 +76,12 @@ impl Attention {
         let [batch, tokens, width] = x.dims();
         let head_width = width / self.heads;
 
-        let qkv = project(&self.c_attn, x)
+        let qkv = project(&self.c_attn, x);
+        if qkv.device().is_autodiff() && self.attention_dropout.prob == 0.0 {
+            let joined = causal_attention(qkv, self.heads);
+            return self.residual_dropout.forward(project(&self.c_proj, joined));
+        }
+        let qkv = qkv
             .reshape([batch, tokens, 3 * self.heads, head_width])
             .swap_dims(1, 2);
         let part = |index: usize| qkv.clone().narrow(1, index * self.heads, self.heads);
@@ -93,7 +101,7 @@ impl Attention {
         self.residual_dropout.forward(project(&self.c_proj, joined))
     }
 
-    /// Attention with its weights in memory: Burn's fused one has no backward pass and no dropout.
+    /// Attention with dropout of its weights, which Burn's fused one does not have.
     fn tracked(&self, query: Tensor<4>, key: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
         let [_, _, _, head_width] = query.dims();
         let scale = 1.0 / (head_width as f64).sqrt();

@@ -4,6 +4,7 @@ mod adamw;
 mod attend;
 mod few_rows;
 mod gelu;
+mod heads;
 mod launch;
 mod losses;
 mod norm;
@@ -27,6 +28,19 @@ impl FusedOps for CubeBackend {
         scale: f32,
     ) -> FloatTensor<Self> {
         softmax::backward(into_contiguous(weights), into_contiguous(grad), scale)
+    }
+
+    fn split_heads(x: FloatTensor<Self>, parts: usize, heads: usize) -> FloatTensor<Self> {
+        heads::split(into_contiguous(x), parts, heads)
+    }
+
+    fn join_heads(
+        query: FloatTensor<Self>,
+        key: FloatTensor<Self>,
+        value: FloatTensor<Self>,
+        heads: usize,
+    ) -> FloatTensor<Self> {
+        heads::join([query, key, value].map(into_contiguous), heads)
     }
 
     fn gelu_tanh(x: FloatTensor<Self>) -> FloatTensor<Self> {
