@@ -1,11 +1,11 @@
 //! The dense layer with a binary mask: the oracle of the sparse layer, and its baseline.
 
 use burn::module::{Content, DisplaySettings, Module, ModuleDisplay, Param, ParamId};
-use burn::tensor::module::linear;
 use burn::tensor::{Bool, Device, Tensor, TensorData, assert_shape};
 
 use super::sparse_linear::mixed_precision;
 use crate::pattern::Pattern;
+use crate::tensor::linear;
 
 /// Applies a linear transformation with a dense weight of which a fixed mask keeps only some
 /// elements.

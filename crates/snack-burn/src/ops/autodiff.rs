@@ -1,4 +1,4 @@
-//! Derivatives of the three products, each made of the other two.
+//! Derivatives of the three products, each made of the other two, and of the dense product.
 //!
 //! With `Y = X W^T` and the output gradient `G`: the gradient of the values is the sampled
 //! product of `G` and `X` (`nnz` numbers, never an `m x k` matrix; SNACK, section 3.4), the
@@ -12,7 +12,7 @@ use burn::backend::autodiff::{
     ops::{Backward, Ops, OpsKind, binary},
 };
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Autodiff, AutodiffBackend, Backend};
+use burn::backend::{Autodiff, AutodiffBackend, Backend, TensorMetadata};
 
 use super::{GradientPanel, Index, Routines, SparseOps};
 use crate::tap;
@@ -272,6 +272,38 @@ fn tracked_product<P: Product, B: SparseOps, C: CheckpointStrategy>(
     }
 }
 
+/// `Y = L R` of dense matrices.
+#[derive(Debug)]
+struct DenseProduct;
+
+impl<B: SparseOps> Backward<B, 2> for DenseProduct {
+    type State = [Option<NodeId>; 2];
+
+    fn backward(
+        self,
+        ops: Ops<Self::State, 2>,
+        grads: &mut Gradients,
+        checkpointer: &mut Checkpointer,
+    ) {
+        let turned = |node: Option<NodeId>, checkpointer: &mut Checkpointer| {
+            let operand: FloatTensor<B> = checkpointer.retrieve_node_output(node.expect(SAVED));
+            let rank = operand.rank();
+            B::float_swap_dims(operand, rank - 2, rank - 1)
+        };
+        let [lhs, rhs] = ops.state;
+        let grad = grads.consume::<B>(&ops.node);
+        let [lhs_node, rhs_node] = ops.parents;
+        if let Some(node) = lhs_node {
+            let grad = B::dense_product(grad.clone(), turned(rhs, checkpointer));
+            grads.register::<B>(node.id, grad);
+        }
+        if let Some(node) = rhs_node {
+            let grad = B::dense_product(turned(lhs, checkpointer), grad);
+            grads.register::<B>(node.id, grad);
+        }
+    }
+}
+
 impl<B: SparseOps, C: CheckpointStrategy> SparseOps for Autodiff<B, C> {
     fn spmm(
         values: FloatTensor<Self>,
@@ -335,6 +367,27 @@ impl<B: SparseOps, C: CheckpointStrategy> SparseOps for Autodiff<B, C> {
         routines: Routines,
     ) -> FloatTensor<Self> {
         tracked_product::<Sddmm, B, C>(y, x, index, routines)
+    }
+
+    fn dense_product(lhs: FloatTensor<Self>, rhs: FloatTensor<Self>) -> FloatTensor<Self> {
+        let (lhs_tracked, rhs_tracked) = (lhs.is_tracked(), rhs.is_tracked());
+        let prep = DenseProduct
+            .prepare::<C>([lhs.node(), rhs.node()])
+            .compute_bound()
+            .stateful();
+        match prep {
+            OpsKind::Tracked(mut prep) => {
+                let saved = [
+                    rhs_tracked.then(|| prep.checkpoint(&lhs)),
+                    lhs_tracked.then(|| prep.checkpoint(&rhs)),
+                ];
+                let output = B::dense_product(lhs.into_primitive(), rhs.into_primitive());
+                prep.finish(saved, output)
+            }
+            OpsKind::UnTracked(prep) => {
+                prep.finish(B::dense_product(lhs.into_primitive(), rhs.into_primitive()))
+            }
+        }
     }
 
     fn batch_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {

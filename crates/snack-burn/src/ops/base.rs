@@ -4,7 +4,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata, backend_extension};
 use burn::tensor::Shape;
 
-use super::{GradientPanel, Index, Routines, composed};
+use super::{GradientPanel, Index, Routines, composed, dense};
 
 /// Products with a sparse matrix `W` of shape `[m, k]`, given by the values of its non-zeros and
 /// their [`Index`].
@@ -116,6 +116,16 @@ pub trait SparseOps: Backend {
     fn batch_sum(x: FloatTensor<Self>) -> FloatTensor<Self> {
         let features = x.shape()[1];
         Self::float_reshape(Self::float_sum_dim(x, 0), Shape::new([features]))
+    }
+
+    /// The dense product `[.., m, n]` of `lhs` `[.., m, k]` and `rhs` `[.., k, n]`, as
+    /// [`dense::product`].
+    #[fusion(meta = |lhs, rhs| burn::backend::fusion::custom::TensorSpec::new(
+        dense::product_shape(&lhs.shape, &rhs.shape),
+        lhs.dtype,
+    ))]
+    fn dense_product(lhs: FloatTensor<Self>, rhs: FloatTensor<Self>) -> FloatTensor<Self> {
+        dense::product::<Self>(lhs, rhs)
     }
 
     /// The coordinates of a panel of the dense gradient `D[i, j] = sum_b G[b, i] X[b, j]` with the

@@ -3,6 +3,7 @@
 mod autodiff;
 mod base;
 pub mod composed;
+pub mod dense;
 mod index;
 mod panel;
 mod routine;

@@ -1,6 +1,7 @@
 //! Sparse tensors: values on a device and the pattern of their coordinates.
 
 mod convert;
+mod dense;
 mod device_pattern;
 mod display;
 mod factors;
@@ -8,6 +9,7 @@ pub(crate) mod ops;
 mod pattern_module;
 mod sparse_tensor;
 
+pub use dense::{dense_product, linear};
 pub use device_pattern::DevicePattern;
 pub use factors::{Candidate, GradientFactors};
 pub use sparse_tensor::SparseTensor;

@@ -7,6 +7,7 @@
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::FloatTensor;
 use burn::tensor::{Shape, Slice};
+use snack_burn::ops::dense::product;
 
 use super::FusedOps;
 
@@ -29,9 +30,9 @@ pub(super) fn forward<B: FusedOps>(
 ) -> (FloatTensor<B>, SavedAttention<B>) {
     let parts = B::split_heads(qkv, 3, heads);
     let [query, key, value] = [0, 1, 2].map(|index| part::<B>(&parts, index));
-    let scores = B::float_matmul(query, transposed::<B>(key));
+    let scores = product::<B>(query, transposed::<B>(key));
     let weights = B::causal_softmax(scores, scale);
-    let mixed = B::float_matmul(weights.clone(), value);
+    let mixed = product::<B>(weights.clone(), value);
     let saved = SavedAttention {
         parts,
         weights,
@@ -54,11 +55,11 @@ pub(super) fn backward<B: FusedOps>(
     } = saved;
     let [query, key, value] = [0, 1, 2].map(|index| part::<B>(&parts, index));
     let grad = part::<B>(&B::split_heads(grad, 1, heads), 0);
-    let grad_value = B::float_matmul(transposed::<B>(weights.clone()), grad.clone());
-    let grad_weights = B::float_matmul(grad, transposed::<B>(value));
+    let grad_value = product::<B>(transposed::<B>(weights.clone()), grad.clone());
+    let grad_weights = product::<B>(grad, transposed::<B>(value));
     let grad_scores = B::causal_softmax_backward(weights, grad_weights, scale);
-    let grad_query = B::float_matmul(grad_scores.clone(), key);
-    let grad_key = B::float_matmul(transposed::<B>(grad_scores), query);
+    let grad_query = product::<B>(grad_scores.clone(), key);
+    let grad_key = product::<B>(transposed::<B>(grad_scores), query);
     B::join_heads(grad_query, grad_key, grad_value, heads)
 }
 

@@ -8,6 +8,7 @@ use burn::{
     nn::{Dropout, DropoutConfig, Linear},
     tensor::{Device, Tensor, module::attention, ops::AttentionModuleOptions},
 };
+use snack_burn::tensor::dense_product;
 
 /// Multi-head causal self-attention with one fused projection for queries, keys and values.
 #[derive(Module, Debug)]
@@ -105,7 +106,7 @@ impl Attention {
     fn tracked(&self, query: Tensor<4>, key: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
         let [_, _, _, head_width] = query.dims();
         let scale = 1.0 / (head_width as f64).sqrt();
-        let weights = causal_softmax(query.matmul(key.transpose()), scale);
-        self.attention_dropout.forward(weights).matmul(value)
+        let weights = causal_softmax(dense_product(query, key.transpose()), scale);
+        dense_product(self.attention_dropout.forward(weights), value)
     }
 }

@@ -5,6 +5,7 @@ use burn::{
     nn::{Dropout, DropoutConfig, Embedding},
     tensor::{Device, FloatDType, Int, Tensor, assert_shape},
 };
+use snack_burn::tensor::dense_product;
 
 /// GPT-2: learned positions, pre-norm blocks, and the token embedding reused as output head.
 #[derive(Module, Debug)]
@@ -160,7 +161,7 @@ impl Gpt2 {
     fn logits(&self, x: Tensor<3>, weight: Tensor<2>) -> Tensor<2> {
         let [batch, length, width] = x.dims();
         let x = self.precision.lower(x).reshape([batch * length, width]);
-        x.matmul(self.precision.lower(weight).transpose())
+        dense_product(x, self.precision.lower(weight).transpose())
     }
 }
 

@@ -1,9 +1,10 @@
 use burn::{
     nn::Linear,
-    tensor::{DType, FloatDType, Tensor, module::linear},
+    tensor::{DType, FloatDType, Tensor},
 };
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use snack_burn::tensor::linear;
 
 /// In which precision the matrices of the model are multiplied.
 ///

@@ -8,7 +8,6 @@ use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{Shape, Slice};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
-use burn_cubecl::kernel::matmul::{MatmulStrategy, matmul};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
@@ -17,7 +16,7 @@ use super::launch::{address_type, check_units, dtypes, strided_grid, zeros};
 use super::sddmm::SddmmProblem;
 use super::spmm::SpmmProblem;
 use super::transpose::swap;
-use crate::ops::{RoutineError, SddmmRoutine, SpmmRoutine};
+use crate::ops::{RoutineError, SddmmRoutine, SpmmRoutine, dense};
 
 /// Units per cube of the kernels that fill and read a panel.
 const UNITS: u32 = 128;
@@ -121,9 +120,7 @@ fn panel_rows(scratch: usize, [rows, features]: [usize; 2], batch: usize, elemen
 }
 
 fn dense_product(lhs: CubeTensor, rhs: CubeTensor) -> CubeTensor {
-    let dtype = lhs.dtype;
-    matmul(lhs, rhs, None, MatmulStrategy::default(), dtype)
-        .expect("a dense product of a panel runs wherever Burn's does")
+    into_contiguous(dense::product::<CubeBackend>(lhs, rhs))
 }
 
 /// The part of a matrix that has the places `first .. first + width` of an axis.
