@@ -5,6 +5,7 @@
 mod support;
 
 mod damaged_records;
+mod dense_product;
 mod determinism;
 mod dist;
 mod dst;

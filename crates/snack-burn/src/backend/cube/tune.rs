@@ -4,7 +4,7 @@
 use burn::tensor::DType;
 use burn_cubecl::{CubeTuneId, tensor::CubeTensor};
 use cubecl::AutotuneKey;
-use cubecl::tune::{LocalTuner, Tunable, TunableSet};
+use cubecl::tune::{LocalTuner, Tunable, TunableSet, TuneGroup};
 use serde::{Deserialize, Serialize};
 
 use super::launch::is_cpu;
@@ -57,6 +57,8 @@ pub(super) struct Contest<P: 'static, R: 'static> {
     pub candidates: &'static [(&'static str, R)],
     /// Whether a routine takes part in a problem.
     pub competes: fn(&P, R) -> bool,
+    /// The routine that runs where none could be measured.
+    pub estimated: fn(&P) -> R,
     pub launch: fn(&P, R) -> Result<CubeTensor, RoutineError>,
 }
 
@@ -70,16 +72,24 @@ impl<P: Problem, R: Copy + Send + Sync + 'static> Contest<P, R> {
         let x = problem.operand();
         let id = CubeTuneId::new(&x.client, &x.device);
         let tunables = tuner.init(&id, move || {
+            let contest = TuneGroup::new("contest", |_: &SparseAutotuneKey| 1);
+            let otherwise = TuneGroup::new("otherwise", |_: &SparseAutotuneKey| 0);
+            let launch = move |problem: &P, routine| {
+                (self.launch)(problem, routine).map_err(|error| error.to_string())
+            };
+            let estimated = move |problem: P| launch(&problem, (self.estimated)(&problem));
             let set: TunableSet<SparseAutotuneKey, P, CubeTensor> =
                 TunableSet::new_cloning_inputs(|problem: &P| self.key(problem));
-            self.candidates.iter().fold(set, |set, &(name, routine)| {
-                let run = move |problem: P| {
-                    if !(self.competes)(&problem, routine) {
-                        return Err(format!("routine `{name}` does not compete"));
-                    }
-                    (self.launch)(&problem, routine).map_err(|error| error.to_string())
+            // The first one is what the tuner runs when it has measured none.
+            let set = set.with(Tunable::new("estimated", estimated).group(&otherwise, |_| 0));
+            let candidates = self.candidates.iter().enumerate();
+            candidates.fold(set, |set, (bit, &(name, routine))| {
+                let run = move |problem: P| launch(&problem, routine);
+                let competes = move |key: &SparseAutotuneKey| match key.candidates >> bit & 1 {
+                    0 => -1,
+                    _ => 0,
                 };
-                set.with(Tunable::new(name, run))
+                set.with(Tunable::new(name, run).group(&contest, competes))
             })
         });
         tuner.execute(&id, &x.client, tunables, problem.clone())

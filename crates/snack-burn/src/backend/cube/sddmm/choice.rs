@@ -33,6 +33,7 @@ static CONTEST: Contest<SddmmProblem, SddmmRoutine> = Contest {
         (SddmmRoutine::Panel.name(), SddmmRoutine::Panel),
     ],
     competes,
+    estimated,
     launch,
 };
 

@@ -33,6 +33,7 @@ static CONTEST: Contest<SpmmProblem, SpmmRoutine> = Contest {
         (SpmmRoutine::Panel.name(), SpmmRoutine::Panel),
     ],
     competes,
+    estimated,
     launch,
 };
 

@@ -1,0 +1,207 @@
+//! The dense products of layers in half precision, whose tall ones are computed transposed.
+
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use snack_burn::tensor::{dense_product, linear};
+
+use crate::support::{assert_within, backends, floats, uniform, widen};
+
+/// Operands of one call: numbers that `dtype` has exactly.
+struct Operands {
+    numbers: [Vec<f32>; 3],
+    sizes: [usize; 4],
+    dtype: DType,
+}
+
+impl Operands {
+    fn new(sizes: [usize; 4], dtype: DType, seed: u64) -> Self {
+        let [batch, m, k, n] = sizes;
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        let numbers = [batch * m * k, batch * k * n, batch * m * n].map(|count| {
+            let rounded = TensorData::new(uniform(count, rng), [count]).convert_dtype(dtype);
+            rounded.iter::<f32>().collect()
+        });
+        Self {
+            numbers,
+            sizes,
+            dtype,
+        }
+    }
+
+    fn tensor<const D: usize>(&self, index: usize, dims: [usize; D], device: &Device) -> Tensor<D> {
+        let data = TensorData::new(self.numbers[index].clone(), dims).convert_dtype(self.dtype);
+        Tensor::from_data(data, (device, self.dtype))
+    }
+
+    /// The product and, for the third operand as its gradient, the gradients of the two.
+    fn expected(&self) -> [Vec<f64>; 3] {
+        let [batch, m, k, n] = self.sizes;
+        let [lhs, rhs, grad] = self.numbers.each_ref().map(|numbers| widen(numbers));
+        let mut found = [
+            vec![0.0; batch * m * n],
+            vec![0.0; lhs.len()],
+            vec![0.0; rhs.len()],
+        ];
+        for b in 0..batch {
+            for i in 0..m {
+                for j in 0..k {
+                    for l in 0..n {
+                        let at = [
+                            (b * m + i) * n + l,
+                            (b * m + i) * k + j,
+                            (b * k + j) * n + l,
+                        ];
+                        found[0][at[0]] += lhs[at[1]] * rhs[at[2]];
+                        found[1][at[1]] += grad[at[0]] * rhs[at[2]];
+                        found[2][at[2]] += grad[at[0]] * lhs[at[1]];
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 => 2e-2,
+        DType::F16 => 4e-3,
+        _ => 2e-3,
+    }
+}
+
+const SIZES: [[usize; 4]; 7] = [
+    [1, 1, 1, 1],
+    [1, 64, 5, 16],
+    [2, 64, 33, 16],
+    [3, 63, 8, 16],
+    [1, 7, 64, 40],
+    [1, 300, 17, 3],
+    [2, 16, 40, 8],
+];
+
+#[test]
+fn products_and_gradients_are_those_of_the_reference() {
+    for backend in backends() {
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            if !backend.supports(dtype) {
+                continue;
+            }
+            for (seed, sizes) in SIZES.into_iter().enumerate() {
+                let case = format!("{} {dtype:?} {sizes:?}", backend.name);
+                let operands = Operands::new(sizes, dtype, seed as u64);
+                let [batch, m, k, n] = sizes;
+                let device = backend.autodiff();
+                let lhs = operands.tensor(0, [batch, m, k], &device).require_grad();
+                let rhs = operands.tensor(1, [batch, k, n], &device).require_grad();
+                let product = dense_product(lhs.clone(), rhs.clone());
+                let weighted = product.clone() * operands.tensor(2, [batch, m, n], &device);
+                let grads = weighted.sum().backward();
+                let found = [
+                    floats(&product.inner()),
+                    floats(&lhs.grad(&grads).unwrap()),
+                    floats(&rhs.grad(&grads).unwrap()),
+                ];
+                for (found, expected) in found.iter().zip(operands.expected()) {
+                    assert_within(
+                        &case,
+                        found,
+                        &expected,
+                        tolerance(dtype).max(backend.dense_tolerance()),
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_views_are_those_of_their_copies() {
+    for backend in backends() {
+        for dtype in [DType::F16, DType::BF16] {
+            if !backend.supports(dtype) {
+                continue;
+            }
+            let operands = Operands::new([1, 80, 24, 16], dtype, 9);
+            let lhs = operands
+                .tensor(0, [24, 80], &backend.device)
+                .swap_dims(0, 1);
+            let rhs = operands
+                .tensor(1, [16, 24], &backend.device)
+                .swap_dims(0, 1);
+            let copies: [Tensor<2>; 2] =
+                [&lhs, &rhs].map(|x| Tensor::from_data(x.to_data(), (&backend.device, dtype)));
+            let [left, right] = copies;
+            let found = floats(&dense_product(lhs, rhs));
+            let expected = floats(&dense_product(left, right));
+            assert_within(
+                backend.name,
+                &found,
+                &expected,
+                tolerance(dtype).max(backend.dense_tolerance()),
+            );
+        }
+    }
+}
+
+#[test]
+fn a_linear_layer_keeps_the_leading_axes_of_its_input() {
+    for backend in backends() {
+        for dtype in [DType::F32, DType::BF16] {
+            if !backend.supports(dtype) {
+                continue;
+            }
+            let operands = Operands::new([1, 60, 24, 6], dtype, 10);
+            let weight = operands.tensor(1, [24, 6], &backend.device);
+            let bias = operands
+                .tensor::<1>(2, [360], &backend.device)
+                .narrow(0, 0, 6);
+            let input = operands.tensor(0, [4, 15, 24], &backend.device);
+            let flat = linear(
+                input.clone().reshape([60, 24]),
+                weight.clone(),
+                Some(bias.clone()),
+            );
+            let found = linear(input, weight, Some(bias));
+            assert_eq!(found.dims(), [4, 15, 6]);
+            let mut expected = operands.expected()[0].clone();
+            for (at, number) in expected.iter_mut().enumerate() {
+                *number += f64::from(operands.numbers[2][at % 6]);
+            }
+            for found in [floats(&found), floats(&flat)] {
+                assert_within(
+                    backend.name,
+                    &found,
+                    &expected,
+                    tolerance(dtype).max(backend.dense_tolerance()),
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_operands_have_empty_products() {
+    for backend in backends() {
+        for dtype in [DType::F32, DType::BF16] {
+            if !backend.supports(dtype) {
+                continue;
+            }
+            let operands = Operands::new([1, 0, 4, 2], dtype, 11);
+            let lhs = operands.tensor(0, [0, 4], &backend.device);
+            let rhs = operands.tensor(1, [4, 2], &backend.device);
+            assert_eq!(linear(lhs, rhs, None).dims(), [0, 2], "{}", backend.name);
+        }
+    }
+}
+
+#[test]
+#[should_panic(
+    expected = "expected shapes [.., m, k] and [.., k, n] with equal leading axes, got [2, 3] and [2, 3]"
+)]
+fn products_of_other_shapes_are_refused() {
+    let device = backends()[0].device.clone();
+    let x = Tensor::<2>::ones([2, 3], &device).cast(burn::tensor::FloatDType::BF16);
+    dense_product(x.clone(), x);
+}
