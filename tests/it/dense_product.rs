@@ -71,20 +71,19 @@ fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-const SIZES: [[usize; 4]; 7] = [
+/// Batch, rows, inner width and columns: tall and not, and tall in a backward pass. Few, since a GPU has each
+/// tuned.
+const SIZES: [[usize; 4]; 4] = [
     [1, 1, 1, 1],
-    [1, 64, 5, 16],
     [2, 64, 33, 16],
     [3, 63, 8, 16],
-    [1, 7, 64, 40],
-    [1, 300, 17, 3],
-    [2, 16, 40, 8],
+    [1, 70, 5, 40],
 ];
 
 #[test]
 fn products_and_gradients_are_those_of_the_reference() {
     for backend in backends() {
-        for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for dtype in [DType::F16, DType::BF16] {
             if !backend.supports(dtype) {
                 continue;
             }
