@@ -50,18 +50,22 @@ impl HopAttention {
     pub fn weights(&self, hops: &[Tensor<2>]) -> Tensor<2> {
         let [double, _] = self.score.weight.dims();
         // The score is linear in its two halves: `w . [c; z] = w1 . c + w2 . z`, and as `c` is a
-        // weighted sum of hops, `w1 . c` is that sum of numbers `w1 . z`. So one product per hop is
-        // enough, and no mean of hops is ever formed.
-        let halves = self.score.weight.val().reshape([2, double / 2]).transpose();
-        let parts: Vec<_> = hops
-            .iter()
-            .map(|z| z.clone().matmul(halves.clone()))
-            .collect();
-        let before = Tensor::cat(parts.iter().map(|p| p.clone().narrow(1, 0, 1)).collect(), 1);
+        // weighted sum of hops, `w1 . c` is that sum of numbers `w1 . z`. So two numbers per hop are
+        // enough, and no mean of hops is ever formed. Sums rather than products with a matrix of
+        // two columns: those are memory-bound, and GPUs tune each of them anew.
+        let halves = self.score.weight.val().reshape([2, double / 2]);
+        let part = |half: usize| {
+            let weight = halves.clone().narrow(0, half, 1);
+            let numbers = hops
+                .iter()
+                .map(move |z| (z.clone() * weight.clone()).sum_dim(1));
+            numbers.collect::<Vec<_>>()
+        };
+        let (before, own) = (Tensor::cat(part(0), 1), part(1));
         let bias = self.score.bias.as_ref().map(|bias| bias.val().unsqueeze());
 
         let mut scores: Vec<Tensor<2>> = Vec::with_capacity(hops.len());
-        for (k, part) in parts.iter().enumerate() {
+        for (k, own) in own.into_iter().enumerate() {
             let mean = match k {
                 0 => before.clone().narrow(1, 0, 1),
                 _ => {
@@ -69,7 +73,7 @@ impl HopAttention {
                     (shares * before.clone().narrow(1, 0, k)).sum_dim(1)
                 }
             };
-            let mut score = mean + part.clone().narrow(1, 1, 1);
+            let mut score = mean + own;
             if let Some(bias) = &bias {
                 score = score + bias.clone();
             }
