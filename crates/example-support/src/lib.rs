@@ -1,16 +1,22 @@
-//! What the commands of the examples have in common: the choice of a device, stopping on Ctrl-C,
-//! energy and memory of a GPU, and words and numbers in messages.
+//! What the commands of the examples have in common: the choice of a device, the folder and the log of a
+//! run, stopping on Ctrl-C, energy and memory of a GPU, and words and numbers in messages.
 
 mod device;
 mod device_list;
+mod files;
 mod gpu_meter;
 mod interrupt;
 mod lock;
+mod log;
 mod output;
+mod run_dir;
 
 pub use device::{DeviceChoice, DeviceNotCompiled};
 pub use device_list::{DeviceList, DeviceListError};
+pub use files::{FileError, replace_file};
 pub use gpu_meter::{GpuMeter, GpuReading};
 pub use interrupt::{EXIT_INTERRUPTED, Interrupt};
 pub use lock::{FolderBusy, FolderLock};
+pub use log::{LogEntry, LogError, LogWriter, read_log};
 pub use output::{OutputError, counted, grouped, print_err, print_out, quoted, write_out};
+pub use run_dir::{RunDir, RunDirError, RunFiles};

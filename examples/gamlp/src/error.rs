@@ -1,10 +1,13 @@
 use crate::{CacheError, ConfigError, DataError, DeviceChoice, SyntheticError};
-use example_support::{DeviceNotCompiled, EXIT_INTERRUPTED, FolderBusy, OutputError, grouped};
+use example_support::{
+    DeviceNotCompiled, EXIT_INTERRUPTED, FileError, FolderBusy, LogError, OutputError, RunDirError,
+    grouped,
+};
 use snack_burn::{
     error::SparseError,
     prelude::{CheckpointError, DstError},
 };
-use std::{io, path::PathBuf};
+use std::path::PathBuf;
 use thiserror::Error;
 
 /// Everything that can stop a run.
@@ -30,6 +33,18 @@ pub enum GamlpError {
     /// Another process writes into the output folder.
     #[error(transparent)]
     FolderBusy(#[from] FolderBusy),
+
+    /// The output folder is not one that the run can have.
+    #[error(transparent)]
+    RunDir(#[from] RunDirError),
+
+    /// The log of a run cannot be read or written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+
+    /// A file or folder of the run cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
 
     /// A graph cannot be read.
     #[error(transparent)]
@@ -103,56 +118,6 @@ pub enum GamlpError {
     #[error("the topology of the run: {0}")]
     Topology(#[from] DstError),
 
-    /// The output folder holds another run.
-    #[error(
-        "the folder {} already holds a run (checkpoint.bpk); add --resume to continue it, \
-         --overwrite to replace it, or choose another --out", dir.display()
-    )]
-    FolderInUse {
-        /// The folder.
-        dir: PathBuf,
-    },
-
-    /// The output folder holds the log of a run that left no checkpoint.
-    #[error(
-        "the folder {} holds a log but no checkpoint, so its run cannot be resumed; use \
-         --overwrite instead of --resume to replace it, or choose another --out", dir.display()
-    )]
-    LogWithoutCheckpoint {
-        /// The folder.
-        dir: PathBuf,
-    },
-
-    /// The newest numbered folder has no checkpoint.
-    #[error(
-        "nothing to resume: the newest run {} has no checkpoint; remove that folder, or choose \
-         an older run with --out", dir.display()
-    )]
-    NewestWithoutCheckpoint {
-        /// The folder.
-        dir: PathBuf,
-    },
-
-    /// A line of the log is not what this program writes.
-    #[error(
-        "the log {} is damaged in line {line}: {reason}; repair or remove that line", path.display()
-    )]
-    DamagedLog {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
-
-    /// There is nothing to resume.
-    #[error("nothing to resume: there is no {}", path.display())]
-    NothingToResume {
-        /// The checkpoint that was looked for.
-        path: PathBuf,
-    },
-
     /// The checkpoint cannot be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -213,17 +178,6 @@ pub enum GamlpError {
         stored: String,
     },
 
-    /// A file or folder of the run cannot be read or written.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was attempted.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-
     /// The loss is no longer a number.
     #[error(
         "the loss became {loss} in epoch {epoch} of stage {stage}; lower --learning-rate (now \
@@ -274,18 +228,6 @@ impl From<DeviceNotCompiled> for GamlpError {
 }
 
 impl GamlpError {
-    pub(crate) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
-        }
-    }
-
     /// Exit code of a command that ends so: 2 if the command line is at fault, that of Ctrl-C after it,
     /// 1 otherwise.
     pub fn exit_code(&self) -> u8 {

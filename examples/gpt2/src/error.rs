@@ -1,5 +1,7 @@
 use crate::{ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError};
-use example_support::{DeviceNotCompiled, FolderBusy, OutputError, counted};
+use example_support::{
+    DeviceNotCompiled, FileError, FolderBusy, LogError, OutputError, RunDirError, counted,
+};
 use snack_burn::{
     dist::DistError,
     prelude::{CheckpointError, DstError},
@@ -97,19 +99,21 @@ pub enum Gpt2Error {
         context: usize,
     },
 
-    /// The output folder holds another run.
-    #[error(
-        "the folder {} already holds a run (checkpoint.bpk); add --resume to continue it, \
-         --overwrite to replace it, or choose another --out", dir.display()
-    )]
-    FolderInUse {
-        /// The folder.
-        dir: PathBuf,
-    },
-
     /// Another process writes into the output folder.
     #[error(transparent)]
     FolderBusy(#[from] FolderBusy),
+
+    /// The output folder is not one that the run can have.
+    #[error(transparent)]
+    RunDir(#[from] RunDirError),
+
+    /// The log of a run cannot be read or written.
+    #[error(transparent)]
+    Log(#[from] LogError),
+
+    /// A file or folder of the run cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
 
     /// Weights to start from that nothing can be learnt from.
     #[error(
@@ -126,46 +130,6 @@ pub enum Gpt2Error {
         count: usize,
         /// How many elements it has.
         total: usize,
-    },
-
-    /// The output folder holds the log of a run that left no checkpoint.
-    #[error(
-        "the folder {} holds a log but no checkpoint, so its run cannot be resumed; use \
-         --overwrite instead of --resume to replace it, or choose another --out", dir.display()
-    )]
-    LogWithoutCheckpoint {
-        /// The folder.
-        dir: PathBuf,
-    },
-
-    /// The newest numbered folder has no checkpoint.
-    #[error(
-        "nothing to resume: the newest run {} has no checkpoint; remove that folder, or choose \
-         an older run with --out", dir.display()
-    )]
-    NewestWithoutCheckpoint {
-        /// The folder.
-        dir: PathBuf,
-    },
-
-    /// A line of the log is not what this program writes.
-    #[error(
-        "the log {} is damaged in line {line}: {reason}; repair or remove that line", path.display()
-    )]
-    DamagedLog {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
-
-    /// There is nothing to resume.
-    #[error("nothing to resume: there is no {}", path.display())]
-    NothingToResume {
-        /// The checkpoint that was looked for.
-        path: PathBuf,
     },
 
     /// The checkpoint cannot be read or written.
@@ -203,17 +167,6 @@ pub enum Gpt2Error {
         given: String,
         /// The value in the checkpoint.
         stored: String,
-    },
-
-    /// A file or folder of the run cannot be read or written.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Io {
-        /// What was attempted.
-        action: &'static str,
-        /// The file or folder.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
     },
 
     /// The loss is no longer a number.
@@ -269,20 +222,6 @@ impl From<DeviceNotCompiled> for Gpt2Error {
     fn from(error: DeviceNotCompiled) -> Self {
         let DeviceNotCompiled { device, available } = error;
         Self::DeviceNotCompiled { device, available }
-    }
-}
-
-impl Gpt2Error {
-    pub(crate) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
 use crate::{
     ConfigError, DeviceChoice, Gamlp, GamlpError, GpuMeter, GraphArgs, InputLayout, Interrupt,
     NodeTask, OutputNetwork, Part, Predictor, Projection, Recipe, Repeat, RunDir, RunState,
-    SparseScope, Timing, TrainOptions, WeightMode, accuracy,
+    SparseScope, Timing, TrainOptions, WeightMode, accuracy, best_model,
     config::within,
     train::{load_best, restore_stage},
 };
@@ -274,7 +274,7 @@ pub(super) fn load_run(
     let loaded = Loaded {
         model: load_best(&options, best, &device, &dir)?,
         task: stage.into_task(),
-        weights: dir.best(best).display().to_string(),
+        weights: best_model(&dir, best).display().to_string(),
         options,
     };
     Ok((loaded, device))

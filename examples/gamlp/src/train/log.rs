@@ -1,12 +1,8 @@
-use super::{Accuracy, run_dir::replace};
-use crate::GamlpError;
+use super::Accuracy;
+use example_support::{LogEntry, LogError, read_log};
 use serde::{Deserialize, Serialize};
 use snack_burn::prelude::TopologyUpdate;
-use std::{
-    fs::{self, File, OpenOptions},
-    io::{BufWriter, Write},
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 /// One line of `log.jsonl`: an epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,23 +48,15 @@ impl LogLine {
     ///
     /// # Errors
     ///
-    /// [`GamlpError::DamagedLog`] if another line is not a log line; [`GamlpError::Io`] if the file
-    /// cannot be read.
-    pub fn read_all(path: &Path) -> Result<Vec<Self>, GamlpError> {
-        let text = fs::read(path).map_err(GamlpError::io("read", path))?;
-        text.split_inclusive(|&byte| byte == b'\n')
-            .filter(|line| line.ends_with(b"\n"))
-            .enumerate()
-            .map(|(index, line)| Self::parse(line, index, path))
-            .collect()
+    /// As [`read_log`].
+    pub fn read_all(path: &Path) -> Result<Vec<Self>, LogError> {
+        read_log(path)
     }
+}
 
-    fn parse(line: &[u8], index: usize, path: &Path) -> Result<Self, GamlpError> {
-        serde_json::from_slice(line).map_err(|error| GamlpError::DamagedLog {
-            path: path.to_owned(),
-            line: index + 1,
-            reason: error.to_string(),
-        })
+impl LogEntry for LogLine {
+    fn step(&self) -> usize {
+        self.step
     }
 }
 
@@ -98,81 +86,7 @@ impl From<&TopologyUpdate> for UpdateLine {
 }
 
 /// Writes `log.jsonl`, one JSON object a line.
-#[derive(Debug)]
-pub struct LogWriter {
-    path: PathBuf,
-    file: BufWriter<File>,
-}
-
-impl LogWriter {
-    /// Starts a new log.
-    ///
-    /// # Errors
-    ///
-    /// [`GamlpError::Io`] if the file cannot be written.
-    pub fn create(path: &Path) -> Result<Self, GamlpError> {
-        let file = File::create(path).map_err(GamlpError::io("create", path))?;
-        Ok(Self::new(path, file))
-    }
-
-    /// Continues the log of a run that resumes after `step`.
-    ///
-    /// Lines after that step are dropped: a run that died after its last checkpoint repeats them.
-    /// So is a last line that was cut off.
-    ///
-    /// # Errors
-    ///
-    /// [`GamlpError::DamagedLog`] if another line is not a log line, and the file stays as it is;
-    /// [`GamlpError::Io`] if the file cannot be read or written.
-    pub fn resume(path: &Path, step: usize) -> Result<Self, GamlpError> {
-        let text = match fs::read(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(GamlpError::io("read", path)(error)),
-        };
-        let (mut kept, mut end) = (0, 0);
-        let complete = text
-            .split_inclusive(|&byte| byte == b'\n')
-            .filter(|line| line.ends_with(b"\n"));
-        for (index, line) in complete.enumerate() {
-            let parsed = LogLine::parse(line, index, path)?;
-            end += line.len();
-            if parsed.step <= step {
-                kept = end;
-            }
-        }
-
-        if kept < text.len() {
-            replace(path, &text[..kept])?;
-        }
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map_err(GamlpError::io("append to", path))?;
-        Ok(Self::new(path, file))
-    }
-
-    /// Appends a line.
-    ///
-    /// # Errors
-    ///
-    /// [`GamlpError::Io`] if the file cannot be written.
-    pub fn write(&mut self, line: &LogLine) -> Result<(), GamlpError> {
-        serde_json::to_writer(&mut self.file, line)
-            .map_err(std::io::Error::from)
-            .and_then(|()| self.file.write_all(b"\n"))
-            .and_then(|()| self.file.flush())
-            .map_err(GamlpError::io("write", &self.path))
-    }
-
-    fn new(path: &Path, file: File) -> Self {
-        Self {
-            path: path.to_owned(),
-            file: BufWriter::new(file),
-        }
-    }
-}
+pub type LogWriter = example_support::LogWriter<LogLine>;
 
 #[cfg(test)]
 mod tests {
@@ -235,45 +149,5 @@ mod tests {
         let text = serde_json::to_string(&alone).unwrap();
         assert!(!text.contains("train_accuracy"), "{text}");
         assert_eq!(serde_json::from_str::<LogLine>(&text).unwrap(), alone);
-    }
-
-    #[test]
-    fn resuming_drops_later_and_broken_lines() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log.jsonl");
-        let mut log = LogWriter::create(&path).unwrap();
-        for step in [10, 20, 30] {
-            log.write(&line(step)).unwrap();
-        }
-        drop(log);
-        let mut text = fs::read_to_string(&path).unwrap();
-        text.push_str(r#"{"step":4"#);
-        fs::write(&path, text).unwrap();
-
-        let mut log = LogWriter::resume(&path, 20).unwrap();
-        log.write(&line(25)).unwrap();
-
-        let steps: Vec<usize> = fs::read_to_string(&path)
-            .unwrap()
-            .lines()
-            .map(|text| serde_json::from_str::<LogLine>(text).unwrap().step)
-            .collect();
-        assert_eq!(steps, [10, 20, 25]);
-    }
-
-    #[test]
-    fn a_damaged_line_in_the_middle_is_named_and_nothing_changes() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log.jsonl");
-        let good = serde_json::to_string(&line(10)).unwrap();
-        let text = format!("{good}\n{good}\n{{\"step\":4\n{good}\n{{");
-        fs::write(&path, &text).unwrap();
-
-        let message = LogWriter::resume(&path, 20).unwrap_err().to_string();
-        assert!(
-            message.contains("log.jsonl is damaged in line 3"),
-            "{message}"
-        );
-        assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }

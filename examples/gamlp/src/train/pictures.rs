@@ -1,8 +1,6 @@
-use super::{
-    Accuracy, LogLine, RunDir,
-    run_dir::{PICTURES, replace},
-};
+use super::{Accuracy, LogLine, RunDir, run_dir::PICTURES};
 use crate::GamlpError;
+use example_support::replace_file;
 use snack_burn::report::plot;
 
 /// A quantity over the steps.
@@ -13,7 +11,7 @@ type Points = Vec<(u64, f64)>;
 ///
 /// # Errors
 ///
-/// [`GamlpError::DamagedLog`] and [`GamlpError::Io`].
+/// [`GamlpError::Log`] and [`GamlpError::File`].
 pub fn write_pictures(dir: &RunDir) -> Result<(), GamlpError> {
     let lines = LogLine::read_all(&dir.log())?;
     let points = |value: &dyn Fn(&LogLine) -> Option<f64>| -> Points {
@@ -48,7 +46,7 @@ pub fn write_pictures(dir: &RunDir) -> Result<(), GamlpError> {
     ];
     for (name, picture) in PICTURES.into_iter().zip(pictures) {
         if let Ok(picture) = picture {
-            replace(&dir.path().join(name), picture.as_bytes())?;
+            replace_file(&dir.path().join(name), picture.as_bytes())?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Models and stages as the files of a run describe them.
 
-use super::{BestEpoch, Counters, RunDir, RunState, Stage, TrainOptions};
+use super::{BestEpoch, Counters, RunDir, RunState, Stage, TrainOptions, best_model};
 use crate::{Gamlp, GamlpError, NodeTask};
 use burn::{store::ModuleRecord, tensor::Device};
 use snack_burn::prelude::*;
@@ -39,7 +39,7 @@ pub(crate) fn load_best(
     device: &Device,
     dir: &RunDir,
 ) -> Result<Gamlp, GamlpError> {
-    let path = dir.best(best);
+    let path = best_model(dir, best);
     let checkpoint = Checkpoint::load(&path)?;
     let state = RunState::from_value(&checkpoint.user, &path)?;
     let differences = state.options.differences(options);

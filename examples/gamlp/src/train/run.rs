@@ -76,7 +76,7 @@ impl fmt::Display for Outcome {
 /// # Errors
 ///
 /// [`GamlpError::Diverged`] if the loss is not a number; [`GamlpError::Topology`] if the method does
-/// not suit the model of a later stage; [`GamlpError::Io`] and [`GamlpError::Checkpoint`] if a file
+/// not suit the model of a later stage; [`GamlpError::File`] and [`GamlpError::Checkpoint`] if a file
 /// cannot be written.
 pub fn train(
     mut trainer: Trainer,

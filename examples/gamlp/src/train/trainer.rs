@@ -1,5 +1,6 @@
 use super::{
-    Accuracy, BestEpoch, Counters, EpochOrder, RunDir, RunState, Stage, TrainOptions,
+    Accuracy, BestEpoch, Counters, EpochOrder, RunDir, RunState, Stage, TrainOptions, best_model,
+    keep_best,
     restore::{load_best, restore_model, restore_stage},
 };
 use crate::{DeviceChoice, Gamlp, GamlpError, GpuMeter, NodeTask, Projection};
@@ -299,7 +300,7 @@ impl Trainer {
                 dst: DstState::default(),
                 user: user.clone(),
             };
-            checkpoint.save(dir.best(named))?;
+            checkpoint.save(best_model(dir, named))?;
             best.saved = true;
         }
         // A record does not hold running statistics that the newest step has not handed over yet;
@@ -312,7 +313,7 @@ impl Trainer {
             user,
         };
         checkpoint.save(dir.checkpoint())?;
-        dir.keep_best(&self.counters.best);
+        keep_best(dir, &self.counters.best);
         Ok(())
     }
 

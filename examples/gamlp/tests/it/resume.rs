@@ -1,7 +1,10 @@
 //! A run that was stopped goes on as if it had not been.
 
 use crate::support::{bits, device, finish, log_lines, random_stream, task, tiny};
-use gamlp::{Args, GamlpError, Interrupt, LogLine, Outcome, RunDir, RunState, Trainer, WeightMode};
+use gamlp::{
+    Args, GamlpError, Interrupt, LogLine, Outcome, RunDir, RunState, Trainer, WeightMode,
+    best_model,
+};
 use snack_burn::prelude::Checkpoint;
 use std::{fs, path::Path};
 
@@ -17,7 +20,7 @@ fn fingerprint(args: &Args) -> (Bits, Bits, Vec<(String, Bits)>, String) {
     state.counters.train_seconds = 0.0;
     let rest = format!("{state:?} {:?}", checkpoint.dst);
     let best = state.counters.best.iter().map(|best| {
-        let path = dir.best(best);
+        let path = best_model(&dir, best);
         let record = Checkpoint::load(&path).unwrap().model;
         let options = state.options.clone().fitted_to(&task(&state.options));
         let model = options.model.init(0, &device());

@@ -4,7 +4,7 @@ use crate::{
     StreamDecoder, Token, Tokenizer, generate, print_err, print_out,
 };
 use clap::Parser;
-use example_support::{OutputError, write_out};
+use example_support::{FileError, OutputError, write_out};
 use std::{
     fs,
     io::{self, IsTerminal, Read},
@@ -83,7 +83,7 @@ impl GenerateArgs {
             return Ok((flag, prompt.clone().into_bytes()));
         }
         if let Some(path) = &self.prompt_file {
-            let prompt = fs::read(path).map_err(Gpt2Error::io("read the prompt", path))?;
+            let prompt = fs::read(path).map_err(FileError::of("read the prompt", path))?;
             return Ok(("--prompt-file", prompt));
         }
         if io::stdin().is_terminal() {
@@ -93,7 +93,7 @@ impl GenerateArgs {
         let mut prompt = Vec::new();
         io::stdin()
             .read_to_end(&mut prompt)
-            .map_err(Gpt2Error::io("read the prompt from", "standard input"))?;
+            .map_err(FileError::of("read the prompt from", "standard input"))?;
         Ok(("the prompt on standard input", prompt))
     }
 

@@ -1,7 +1,7 @@
 use super::{LogLine, RunDir, run_dir::PICTURES};
 use crate::Gpt2Error;
+use example_support::replace_file;
 use snack_burn::report::plot;
-use std::{fs, path::Path};
 
 /// A quantity over the steps.
 type Points = Vec<(u64, f64)>;
@@ -11,7 +11,7 @@ type Points = Vec<(u64, f64)>;
 ///
 /// # Errors
 ///
-/// [`Gpt2Error::DamagedLog`] and [`Gpt2Error::Io`].
+/// [`Gpt2Error::Log`] and [`Gpt2Error::File`].
 pub fn write_pictures(dir: &RunDir) -> Result<(), Gpt2Error> {
     let lines = LogLine::read_all(&dir.log())?;
     let points = |value: &dyn Fn(&LogLine) -> Option<f64>| -> Points {
@@ -46,15 +46,8 @@ pub fn write_pictures(dir: &RunDir) -> Result<(), Gpt2Error> {
     ];
     for (name, picture) in PICTURES.into_iter().zip(pictures) {
         if let Ok(picture) = picture {
-            replace(&dir.path().join(name), &picture)?;
+            replace_file(&dir.path().join(name), picture.as_bytes())?;
         }
     }
     Ok(())
-}
-
-/// Writes a file whole or not at all.
-fn replace(path: &Path, text: &str) -> Result<(), Gpt2Error> {
-    let temporary = path.with_extension("svg.tmp");
-    fs::write(&temporary, text).map_err(Gpt2Error::io("write", &temporary))?;
-    fs::rename(&temporary, path).map_err(Gpt2Error::io("replace", path))
 }

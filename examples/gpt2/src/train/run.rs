@@ -77,7 +77,7 @@ pub struct Records<'a> {
 ///
 /// # Errors
 ///
-/// [`Gpt2Error::Diverged`] if the loss is not a number; [`Gpt2Error::Io`] and
+/// [`Gpt2Error::Diverged`] if the loss is not a number; [`Gpt2Error::File`] and
 /// [`Gpt2Error::Checkpoint`] if a file cannot be written; [`Gpt2Error::Topology`] and
 /// [`Gpt2Error::Ranks`] if an update is impossible or another device has failed.
 pub fn train(
