@@ -1,4 +1,5 @@
 use crate::{ConfigError, DeviceChoice, EpochRecord, IdxError, ImagesError, Options};
+use example_support::DeviceNotCompiled;
 use snack_burn::dst::DstError;
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -133,6 +134,13 @@ pub enum FashionError {
     /// Burn's `Learner` stopped.
     #[error("the Learner stopped: {0}")]
     Learner(String),
+}
+
+impl From<DeviceNotCompiled> for FashionError {
+    fn from(error: DeviceNotCompiled) -> Self {
+        let DeviceNotCompiled { device, available } = error;
+        Self::DeviceNotCompiled { device, available }
+    }
 }
 
 impl FashionError {
