@@ -26,7 +26,7 @@ pub enum DeviceListError {
         allowed: String,
     },
     /// An index that is no number.
-    #[error("`{found}` is no index of a device, expected a number as in `{device}:1`")]
+    #[error("`{found}` is no index of a device, expected a number as in `{device}:0`")]
     InvalidIndex {
         /// What was given.
         found: String,
@@ -35,7 +35,7 @@ pub enum DeviceListError {
     },
     /// An index where there is one device only.
     #[error(
-        "{device}:{index} does not exist, expected {device}: this program opens one such device"
+        "{device}:{index} does not exist: there is one {device}, which may be named several times, as in `{device},{device}`"
     )]
     SingleDevice {
         /// The back end.
@@ -148,7 +148,7 @@ mod tests {
         assert!(message("gpu:0").contains("`gpu` is no back end"));
         assert_eq!(
             message("cuda:x"),
-            "`x` is no index of a device, expected a number as in `cuda:1`"
+            "`x` is no index of a device, expected a number as in `cuda:0`"
         );
         assert!(message("flex:1").contains("flex:1 does not exist"));
         assert!(message("cuda:0,rocm:1").contains("cuda and rocm are different back ends"));

@@ -10,6 +10,7 @@ mod lock;
 mod log;
 mod output;
 mod run_dir;
+mod update_line;
 
 pub use device::{DeviceChoice, DeviceNotCompiled};
 pub use device_list::{DeviceList, DeviceListError};
@@ -20,3 +21,4 @@ pub use lock::{FolderBusy, FolderLock};
 pub use log::{LogEntry, LogError, LogWriter, read_log};
 pub use output::{OutputError, counted, grouped, print_err, print_out, quoted, write_out};
 pub use run_dir::{RunDir, RunDirError, RunFiles};
+pub use update_line::UpdateLine;

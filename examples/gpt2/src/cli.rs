@@ -68,8 +68,8 @@ pub struct Args {
     /// of cuda, metal, rocm, vulkan, wgpu, cpu, flex that is compiled in]
     #[arg(long, value_enum)]
     pub device: Option<DeviceChoice>,
-    /// Devices that train together, as in cuda:0,cuda:1: each has --batch windows of every pass and a
-    /// replica of the model
+    /// Devices that train together, as in cuda:0,cuda:1 or, for parts of one CPU, flex,flex: each has
+    /// --batch windows of every pass and a replica of the model; instead of --device
     #[arg(long, value_name = "LIST", conflicts_with = "device")]
     pub devices: Option<DeviceList>,
     /// Start from weights instead of random ones: a Hugging Face folder, what gpt2_convert wrote, or a
@@ -340,6 +340,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         return Err(mismatch("--valid", name(&given.valid), name(&stored.valid)));
     }
     let step = state.counters.step;
+    let per_step = [&state.options, &options].map(TrainOptions::windows_per_step);
     // Each device takes a copy; the first one takes what was read already.
     let read = Mutex::new(Some(checkpoint));
     finished(on_devices(&devices, |device, ranks| {
@@ -363,6 +364,13 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         }
         let mut log = LogWriter::resume(&dir.log(), step)?;
         dir.remove_leftovers();
+        if per_step[0] != per_step[1] {
+            print_err(format_args!(
+                "warning: {} windows a step, {} before; --batch times --accumulate times the number of devices \
+                 decides, and the learning rate was chosen for the number before",
+                per_step[1], per_step[0]
+            ));
+        }
         if !args.quiet {
             for change in &differences {
                 print_err(format_args!(

@@ -19,8 +19,8 @@ pub enum Gpt2Error {
     /// The chosen device was not compiled in.
     #[error(
         "the device {device} is not part of this build (it has: {available}); build with \
-         `--features {device}`, as in `cargo run --release --features {device} --example gpt2_dst \
-         -- --device {device}`, or choose another --device"
+         `--features {device}`, as in `cargo run --release --features {device} --example gpt2_dst`, \
+         or choose another device"
     )]
     DeviceNotCompiled {
         /// The device that was asked for.

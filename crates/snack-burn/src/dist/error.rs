@@ -40,7 +40,7 @@ pub enum DistError {
     },
     /// Ranks want to do different things.
     #[error(
-        "rank {rank} is in `{found}` while rank 0 is in `{expected}`; all ranks must do the same steps"
+        "rank {rank} is in `{found}` while rank 0 is in `{expected}`; all ranks must do the same steps, by the same rule, with `set_ranks` on each"
     )]
     OperationMismatch {
         /// The rank.

@@ -337,7 +337,7 @@ mod tests {
             error.unwrap_err().to_string()
         });
         let expected = "rank 1 is in `average tensors` while rank 0 is in `sum tensors`; all ranks must do \
-                        the same steps";
+                        the same steps, by the same rule, with `set_ranks` on each";
         assert_eq!(errors, [expected, expected]);
     }
 

@@ -1,7 +1,7 @@
 use super::Accuracy;
+pub use example_support::UpdateLine;
 use example_support::{LogEntry, LogError, read_log};
 use serde::{Deserialize, Serialize};
-use snack_burn::prelude::TopologyUpdate;
 use std::path::Path;
 
 /// One line of `log.jsonl`: an epoch.
@@ -57,31 +57,6 @@ impl LogLine {
 impl LogEntry for LogLine {
     fn step(&self) -> usize {
         self.step
-    }
-}
-
-/// One topology update, summed over the layers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UpdateLine {
-    /// Number of layers.
-    pub layers: usize,
-    /// Connections removed.
-    pub dropped: usize,
-    /// Connections added.
-    pub grown: usize,
-    /// Connections present.
-    pub nnz: usize,
-}
-
-impl From<&TopologyUpdate> for UpdateLine {
-    fn from(update: &TopologyUpdate) -> Self {
-        let layers = &update.layers;
-        Self {
-            layers: layers.len(),
-            dropped: layers.iter().map(|layer| layer.dropped).sum(),
-            grown: layers.iter().map(|layer| layer.grown).sum(),
-            nnz: layers.iter().map(|layer| layer.nnz).sum(),
-        }
     }
 }
 

@@ -181,13 +181,7 @@ fn report(line: &LogLine, trainer: &Trainer, progress: &Progress) {
     progress.show(line.loss, line.nodes_per_second);
     let width = epochs[line.stage].to_string().len();
     if let Some(update) = &line.update {
-        progress.line(&format!(
-            "epoch {:>width$}  topology: {} of {} connections moved in {}",
-            line.epoch,
-            update.grown,
-            update.nnz,
-            counted(update.layers, "layer")
-        ));
+        progress.line(&format!("epoch {:>width$}  topology: {update}", line.epoch));
     }
     if let Some(Accuracy { train, valid, test }) = line.accuracy {
         let parts = [("train", train), ("valid", Some(valid)), ("test", test)];

@@ -91,14 +91,13 @@ impl Epoch {
 /// Offsets of the windows that judge the model, always the same ones.
 ///
 /// Windows follow each other, so that every token is predicted once. Of a long text, evenly spaced
-/// ones are taken. If there are at least `batch` of them, their number is a multiple of `batch`: all
-/// batches then have one shape, which spares the tuning of another on a GPU.
-pub fn held_out_offsets(tokens: usize, context: usize, batch: usize) -> Vec<usize> {
+/// ones are taken. At most an eighth is left out so that their number is a multiple of a power of two:
+/// the usual batches then have one shape, which spares the tuning of another on a GPU.
+pub fn held_out_offsets(tokens: usize, context: usize) -> Vec<usize> {
     let whole = tokens.saturating_sub(1) / context;
-    let mut count = whole.min(MAX_HELD_OUT_WINDOWS.max(batch));
-    if count > batch {
-        count -= count % batch;
-    }
+    let most = whole.min(MAX_HELD_OUT_WINDOWS);
+    let multiple = (1_usize << most.checked_ilog2().unwrap_or(0)).div_ceil(8);
+    let count = most - most % multiple;
     (0..count).map(|i| i * whole / count * context).collect()
 }
 
@@ -181,18 +180,21 @@ mod tests {
 
     #[test]
     fn held_out_windows_tile_a_short_text() {
-        assert_eq!(held_out_offsets(17, 4, 2), [0, 4, 8, 12]);
-        assert_eq!(held_out_offsets(16, 4, 2), [0, 4]);
-        assert_eq!(held_out_offsets(5, 4, 2), [0]);
-        assert!(held_out_offsets(4, 4, 2).is_empty());
+        assert_eq!(held_out_offsets(17, 4), [0, 4, 8, 12]);
+        assert_eq!(held_out_offsets(16, 4), [0, 4, 8]);
+        assert_eq!(held_out_offsets(5, 4), [0]);
+        assert!(held_out_offsets(4, 4).is_empty());
+        for (whole, count) in [(15, 15), (17, 16), (1000, 960), (1023, 960)] {
+            assert_eq!(held_out_offsets(4 * whole + 1, 4).len(), count);
+        }
     }
 
     #[test]
     fn held_out_windows_spread_over_a_long_text() {
-        let offsets = held_out_offsets(10_000_001, 10, 12);
+        let offsets = held_out_offsets(10_000_001, 10);
 
-        assert_eq!(offsets.len(), 1020);
+        assert_eq!(offsets.len(), 1024);
         assert!(offsets.windows(2).all(|pair| pair[0] < pair[1]));
-        assert!(offsets[1019] > 9_980_000);
+        assert!(offsets[1023] > 9_980_000);
     }
 }

@@ -165,10 +165,7 @@ fn report(line: &LogLine, steps: usize, unit: &str, progress: &Progress) {
     progress.show(line.loss, line.tokens_per_second);
     let width = steps.to_string().len();
     if let Some(update) = &line.update {
-        progress.line(&format!(
-            "step {:>width$}  topology: {} of {} connections moved in {} layers",
-            line.step, update.grown, update.nnz, update.layers
-        ));
+        progress.line(&format!("step {:>width$}  topology: {update}", line.step));
     }
     if let (Some(val_loss), Some(perplexity)) = (line.val_loss, line.perplexity) {
         progress.line(&format!(

@@ -262,7 +262,7 @@ impl Trainer {
         let model = self.model.valid();
         let context = self.options.model.context;
         let text = self.corpus.held_out();
-        let offsets = held_out_offsets(text.len(), context, self.options.batch);
+        let offsets = held_out_offsets(text.len(), context);
 
         let (rank, ranks) = (self.ranks.rank(), self.ranks.ranks());
         let total = offsets

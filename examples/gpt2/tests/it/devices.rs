@@ -270,6 +270,47 @@ fn models_that_differ_are_refused_before_the_first_step() {
 }
 
 #[test]
+#[cfg(feature = "flex")]
+fn a_resume_says_when_a_step_has_other_windows() {
+    let Some(program) = crate::program::program("gpt2_dst") else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let run = |options: &[&str]| {
+        let output = std::process::Command::new(&program)
+            .args(["--out", "run", "--quiet"])
+            .args(options)
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{err}");
+        err
+    };
+    let text = "a text that is long enough for windows of sixteen tokens. ".repeat(20);
+    std::fs::write(dir.path().join("text.txt"), text).unwrap();
+    let new = "--devices flex,flex --batch 2 --steps 1 --layers 1 --width 8 --heads 1 --context 16 --text text.txt";
+    let new: Vec<_> = new.split(' ').collect();
+    run(&new);
+    let resume = ["--resume", "--steps", "2", "--devices", "flex"];
+    let said = run(&resume);
+    assert!(
+        said.contains("warning: 2 windows a step, 4 before"),
+        "{said}"
+    );
+    let said = run(&[
+        "--resume",
+        "--steps",
+        "3",
+        "--batch",
+        "1",
+        "--accumulate",
+        "2",
+    ]);
+    assert!(!said.contains("warning"), "{said}");
+}
+
+#[test]
 fn the_command_line_refuses_what_is_no_list_of_devices() {
     let message = |arguments: &[&str]| {
         let all = ["gpt2_dst"].iter().chain(arguments);
