@@ -34,6 +34,21 @@ impl Operands {
         Tensor::from_data(data, (device, self.dtype))
     }
 
+    /// What the library computes.
+    fn found(&self, device: &Device) -> [Vec<f64>; 3] {
+        let [batch, m, k, n] = self.sizes;
+        let lhs = self.tensor(0, [batch, m, k], device).require_grad();
+        let rhs = self.tensor(1, [batch, k, n], device).require_grad();
+        let product = dense_product(lhs.clone(), rhs.clone());
+        let weighted = product.clone() * self.tensor(2, [batch, m, n], device);
+        let grads = weighted.sum().backward();
+        [
+            floats(&product.inner()),
+            floats(&lhs.grad(&grads).unwrap()),
+            floats(&rhs.grad(&grads).unwrap()),
+        ]
+    }
+
     /// The product and, for the third operand as its gradient, the gradients of the two.
     fn expected(&self) -> [Vec<f64>; 3] {
         let [batch, m, k, n] = self.sizes;
@@ -73,11 +88,12 @@ fn tolerance(dtype: DType) -> f64 {
 
 /// Batch, rows, inner width and columns: tall and not, and tall in a backward pass. Few, since a GPU has each
 /// tuned.
-const SIZES: [[usize; 4]; 4] = [
+const SIZES: [[usize; 4]; 5] = [
     [1, 1, 1, 1],
     [2, 64, 33, 16],
     [3, 63, 8, 16],
     [1, 70, 5, 40],
+    [1, 20, 80, 16],
 ];
 
 #[test]
@@ -88,27 +104,14 @@ fn products_and_gradients_are_those_of_the_reference() {
                 continue;
             }
             for (seed, sizes) in SIZES.into_iter().enumerate() {
-                let case = format!("{} {dtype:?} {sizes:?}", backend.name);
                 let operands = Operands::new(sizes, dtype, seed as u64);
-                let [batch, m, k, n] = sizes;
-                let device = backend.autodiff();
-                let lhs = operands.tensor(0, [batch, m, k], &device).require_grad();
-                let rhs = operands.tensor(1, [batch, k, n], &device).require_grad();
-                let product = dense_product(lhs.clone(), rhs.clone());
-                let weighted = product.clone() * operands.tensor(2, [batch, m, n], &device);
-                let grads = weighted.sum().backward();
-                let found = [
-                    floats(&product.inner()),
-                    floats(&lhs.grad(&grads).unwrap()),
-                    floats(&rhs.grad(&grads).unwrap()),
-                ];
-                for (found, expected) in found.iter().zip(operands.expected()) {
-                    assert_within(
-                        &case,
-                        found,
-                        &expected,
-                        tolerance(dtype).max(backend.dense_tolerance()),
-                    );
+                for (mode, device) in backend.autodiff_variants() {
+                    let case = format!("{} {mode} {dtype:?} {sizes:?}", backend.name);
+                    let allowed = tolerance(dtype).max(backend.dense_tolerance());
+                    let found = operands.found(&device);
+                    for (found, expected) in found.iter().zip(operands.expected()) {
+                        assert_within(&case, found, &expected, allowed);
+                    }
                 }
             }
         }
