@@ -1,6 +1,7 @@
 //! What the commands of the examples have in common: the choice of a device, the folder and the log of a
 //! run, stopping on Ctrl-C, energy and memory of a GPU, and words and numbers in messages.
 
+mod description;
 mod device;
 mod device_list;
 mod files;
@@ -12,6 +13,7 @@ mod output;
 mod run_dir;
 mod update_line;
 
+pub use description::read_description;
 pub use device::{DeviceChoice, DeviceNotCompiled};
 pub use device_list::{DeviceList, DeviceListError};
 pub use files::{FileError, replace_file};

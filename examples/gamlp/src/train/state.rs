@@ -1,5 +1,6 @@
 use super::{Accuracy, TrainOptions};
 use crate::{GamlpError, GraphId};
+use example_support::read_description;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -94,25 +95,10 @@ impl RunState {
     ///
     /// [`GamlpError::ForeignCheckpoint`] if another program wrote it.
     pub fn from_value(value: &serde_json::Value, path: &Path) -> Result<Self, GamlpError> {
-        let foreign = |reason: String| GamlpError::ForeignCheckpoint {
+        read_description(value, FORMAT, VERSION).map_err(|reason| GamlpError::ForeignCheckpoint {
             path: path.to_owned(),
             reason,
-        };
-        match value.get("format").and_then(|format| format.as_str()) {
-            Some(FORMAT) => {}
-            Some(other) => {
-                return Err(foreign(format!("its format is {other:?}, not {FORMAT:?}")));
-            }
-            None => return Err(foreign("it does not name its format".into())),
-        }
-        match value.get("version").and_then(|version| version.as_u64()) {
-            Some(version) if version == u64::from(VERSION) => {}
-            version => {
-                let found = version.map_or("unknown".into(), |version| version.to_string());
-                return Err(foreign(format!("its version is {found}, not {VERSION}")));
-            }
-        }
-        Self::deserialize(value).map_err(|error| foreign(error.to_string()))
+        })
     }
 
     /// The form that goes into a checkpoint.

@@ -1,4 +1,5 @@
 use crate::{CorpusId, Gpt2Error, TrainOptions};
+use example_support::read_description;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -59,25 +60,10 @@ impl RunState {
     ///
     /// [`Gpt2Error::ForeignCheckpoint`] if another program wrote it.
     pub fn from_value(value: &serde_json::Value, path: &Path) -> Result<Self, Gpt2Error> {
-        let foreign = |reason: String| Gpt2Error::ForeignCheckpoint {
+        read_description(value, FORMAT, VERSION).map_err(|reason| Gpt2Error::ForeignCheckpoint {
             path: path.to_owned(),
             reason,
-        };
-        match value.get("format").and_then(|format| format.as_str()) {
-            Some(FORMAT) => {}
-            Some(other) => {
-                return Err(foreign(format!("its format is {other:?}, not {FORMAT:?}")));
-            }
-            None => return Err(foreign("it does not name its format".into())),
-        }
-        match value.get("version").and_then(|version| version.as_u64()) {
-            Some(version) if version == u64::from(VERSION) => {}
-            version => {
-                let found = version.map_or("unknown".into(), |version| version.to_string());
-                return Err(foreign(format!("its version is {found}, not {VERSION}")));
-            }
-        }
-        Self::deserialize(value).map_err(|error| foreign(error.to_string()))
+        })
     }
 
     /// The form that goes into a checkpoint.
