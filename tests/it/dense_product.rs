@@ -5,7 +5,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use snack_burn::tensor::{dense_product, linear};
 
-use crate::support::{assert_within, backends, floats, uniform, widen};
+use crate::support::{Backend, assert_within, backends, floats, uniform, widen};
 
 /// Operands of one call: numbers that `dtype` has exactly.
 struct Operands {
@@ -78,12 +78,25 @@ impl Operands {
     }
 }
 
-fn tolerance(dtype: DType) -> f64 {
-    match dtype {
+/// Back ends with those of the types that they compute in.
+fn each(dtypes: &[DType]) -> Vec<(Backend, DType)> {
+    let mut found = Vec::new();
+    for &dtype in dtypes {
+        let able = backends().into_iter();
+        found.extend(able.filter_map(|one| one.supports(dtype).then_some((one, dtype))));
+    }
+    found
+}
+
+#[track_caller]
+fn assert_product(case: &str, backend: &Backend, dtype: DType, found: &[f64], expected: &[f64]) {
+    let rounding = match dtype {
         DType::BF16 => 2e-2,
         DType::F16 => 4e-3,
         _ => 2e-3,
-    }
+    };
+    let allowed = f64::max(rounding, backend.dense_tolerance());
+    assert_within(case, found, expected, allowed);
 }
 
 /// Batch, rows, inner width and columns: tall and not, and tall in a backward pass. Few, since a GPU has each
@@ -98,20 +111,14 @@ const SIZES: [[usize; 4]; 5] = [
 
 #[test]
 fn products_and_gradients_are_those_of_the_reference() {
-    for backend in backends() {
-        for dtype in [DType::F16, DType::BF16] {
-            if !backend.supports(dtype) {
-                continue;
-            }
-            for (seed, sizes) in SIZES.into_iter().enumerate() {
-                let operands = Operands::new(sizes, dtype, seed as u64);
-                for (mode, device) in backend.autodiff_variants() {
-                    let case = format!("{} {mode} {dtype:?} {sizes:?}", backend.name);
-                    let allowed = tolerance(dtype).max(backend.dense_tolerance());
-                    let found = operands.found(&device);
-                    for (found, expected) in found.iter().zip(operands.expected()) {
-                        assert_within(&case, found, &expected, allowed);
-                    }
+    for (backend, dtype) in each(&[DType::F16, DType::BF16]) {
+        for (seed, sizes) in SIZES.into_iter().enumerate() {
+            let operands = Operands::new(sizes, dtype, seed as u64);
+            for (mode, device) in backend.autodiff_variants() {
+                let case = format!("{} {mode} {dtype:?} {sizes:?}", backend.name);
+                let found = operands.found(&device);
+                for (found, expected) in found.iter().zip(operands.expected()) {
+                    assert_product(&case, &backend, dtype, found, &expected);
                 }
             }
         }
@@ -120,81 +127,50 @@ fn products_and_gradients_are_those_of_the_reference() {
 
 #[test]
 fn products_of_views_are_those_of_their_copies() {
-    for backend in backends() {
-        for dtype in [DType::F16, DType::BF16] {
-            if !backend.supports(dtype) {
-                continue;
-            }
-            let operands = Operands::new([1, 80, 24, 16], dtype, 9);
-            let lhs = operands
-                .tensor(0, [24, 80], &backend.device)
-                .swap_dims(0, 1);
-            let rhs = operands
-                .tensor(1, [16, 24], &backend.device)
-                .swap_dims(0, 1);
-            let copies: [Tensor<2>; 2] =
-                [&lhs, &rhs].map(|x| Tensor::from_data(x.to_data(), (&backend.device, dtype)));
-            let [left, right] = copies;
-            let found = floats(&dense_product(lhs, rhs));
-            let expected = floats(&dense_product(left, right));
-            assert_within(
-                backend.name,
-                &found,
-                &expected,
-                tolerance(dtype).max(backend.dense_tolerance()),
-            );
-        }
+    for (backend, dtype) in each(&[DType::F16, DType::BF16]) {
+        let operands = Operands::new([1, 80, 24, 16], dtype, 9);
+        let view = |index, dims: [usize; 2]| -> Tensor<2> {
+            operands
+                .tensor(index, dims, &backend.device)
+                .swap_dims(0, 1)
+        };
+        let copy = |x: &Tensor<2>| Tensor::from_data(x.to_data(), (&backend.device, dtype));
+        let (lhs, rhs) = (view(0, [24, 80]), view(1, [16, 24]));
+        let expected = floats::<2>(&dense_product(copy(&lhs), copy(&rhs)));
+        let found = floats(&dense_product(lhs, rhs));
+        assert_product(backend.name, &backend, dtype, &found, &expected);
     }
 }
 
 #[test]
 fn a_linear_layer_keeps_the_leading_axes_of_its_input() {
-    for backend in backends() {
-        for dtype in [DType::F32, DType::BF16] {
-            if !backend.supports(dtype) {
-                continue;
-            }
-            let operands = Operands::new([1, 60, 24, 6], dtype, 10);
-            let weight = operands.tensor(1, [24, 6], &backend.device);
-            let bias = operands
-                .tensor::<1>(2, [360], &backend.device)
-                .narrow(0, 0, 6);
-            let input = operands.tensor(0, [4, 15, 24], &backend.device);
-            let flat = linear(
-                input.clone().reshape([60, 24]),
-                weight.clone(),
-                Some(bias.clone()),
-            );
-            let found = linear(input, weight, Some(bias));
-            assert_eq!(found.dims(), [4, 15, 6]);
-            let mut expected = operands.expected()[0].clone();
-            for (at, number) in expected.iter_mut().enumerate() {
-                *number += f64::from(operands.numbers[2][at % 6]);
-            }
-            for found in [floats(&found), floats(&flat)] {
-                assert_within(
-                    backend.name,
-                    &found,
-                    &expected,
-                    tolerance(dtype).max(backend.dense_tolerance()),
-                );
-            }
+    for (backend, dtype) in each(&[DType::F32, DType::BF16]) {
+        let operands = Operands::new([1, 60, 24, 6], dtype, 10);
+        let weight: Tensor<2> = operands.tensor(1, [24, 6], &backend.device);
+        let bias = operands.tensor::<1>(2, [360], &backend.device);
+        let bias = Some(bias.narrow(0, 0, 6));
+        let input: Tensor<3> = operands.tensor(0, [4, 15, 24], &backend.device);
+        let flat = input.clone().reshape([60, 24]);
+        let flat = linear(flat, weight.clone(), bias.clone());
+        let found = linear(input, weight, bias);
+        assert_eq!(found.dims(), [4, 15, 6]);
+        let mut expected = operands.expected()[0].clone();
+        for (at, number) in expected.iter_mut().enumerate() {
+            *number += f64::from(operands.numbers[2][at % 6]);
+        }
+        for found in [floats(&found), floats(&flat)] {
+            assert_product(backend.name, &backend, dtype, &found, &expected);
         }
     }
 }
 
 #[test]
 fn empty_operands_have_empty_products() {
-    for backend in backends() {
-        for dtype in [DType::F32, DType::BF16] {
-            if !backend.supports(dtype) {
-                continue;
-            }
-            let operands = Operands::new([1, 0, 4, 2], dtype, 11);
-            let lhs = operands.tensor(0, [0, 4], &backend.device);
-            let rhs = operands.tensor(1, [4, 2], &backend.device);
-            assert_eq!(linear(lhs, rhs, None).dims(), [0, 2], "{}", backend.name);
-        }
+    for (backend, dtype) in each(&[DType::F32, DType::BF16]) {
+        let operands = Operands::new([1, 0, 4, 2], dtype, 11);
+        let lhs: Tensor<2> = operands.tensor(0, [0, 4], &backend.device);
+        let rhs = operands.tensor(1, [4, 2], &backend.device);
+        assert_eq!(linear(lhs, rhs, None).dims(), [0, 2], "{}", backend.name);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::ops::SparseOps;
 ///
 /// # Panics
 ///
-/// Panics if the shapes do not fit, or if `D` is less than 2.
+/// Panics if the shapes or the data types do not fit.
 pub fn dense_product<const D: usize>(lhs: Tensor<D>, rhs: Tensor<D>) -> Tensor<D> {
     if lhs.dtype().size() != 2 || D < 2 {
         return lhs.matmul(rhs);
