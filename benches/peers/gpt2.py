@@ -4,7 +4,8 @@
     python3 gpt2.py --json peers-gpt2.json
 
 The twin of `cargo bench -p gpt2 --bench training_steps` and of `gpt2_generate`. One row a case: median of a
-step, tokens a second, peak memory of the allocator, energy a step by NVML.
+step, tokens a second, energy a step by NVML; memory: peak allocated, held by the allocator, and what NVML says
+that the whole GPU has in use. Rows are written as they come.
 """
 
 import argparse
@@ -14,20 +15,19 @@ import time
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+import nvml
+
 DEVICE = "cuda"
 # As the other side of the comparison.
 NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 
 
+METER = nvml.meter()
+
+
 def energy_mj():
     """Energy that the GPU has used since its driver started, or None without NVML."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        return pynvml.nvmlDeviceGetTotalEnergyConsumption(pynvml.nvmlDeviceGetHandleByIndex(0))
-    except Exception:
-        return None
+    return METER and METER.energy_mj()
 
 
 class Masked(torch.nn.Module):
@@ -54,8 +54,13 @@ def fresh():
     torch.manual_seed(0)
 
 
-def peak_mb():
-    return round(torch.cuda.max_memory_allocated() / 1e6)
+def memory():
+    """MB of 10^6 bytes."""
+    return {
+        "peak_mb": round(torch.cuda.max_memory_allocated() / 1e6),
+        "reserved_mb": round(torch.cuda.memory_reserved() / 1e6),
+        "nvml_mb": METER and round(METER.used_bytes() / 1e6),
+    }
 
 
 def train(mode, sparsity, precision, batch, context, compiled, steps):
@@ -95,18 +100,18 @@ def train(mode, sparsity, precision, batch, context, compiled, steps):
         "compiled": compiled,
         "step_ms": round(milliseconds, 3),
         "tokens_per_second": round(batch * context / milliseconds * 1e3),
-        "peak_mb": peak_mb(),
+        **memory(),
         "mj_per_step": None if before is None else round((after - before) / steps),
     }
 
 
-def decode(mode, sparsity, tokens):
+def decode(mode, sparsity, length, tokens):
     fresh()
     torch.backends.cuda.matmul.allow_tf32 = False
     model = GPT2LMHeadModel(GPT2Config()).to(DEVICE).eval()
     if mode == "masked":
         masked(model, sparsity)
-    prompt = torch.randint(0, 50257, (1, 16), device=DEVICE)
+    prompt = torch.randint(0, 50257, (1, length), device=DEVICE)
 
     def generate(count):
         torch.cuda.synchronize()
@@ -117,7 +122,7 @@ def decode(mode, sparsity, tokens):
         return (time.perf_counter() - begin) * 1e3 / count
 
     with torch.no_grad():
-        generate(8)
+        generate(32)
         torch.cuda.reset_peak_memory_stats()
         before = energy_mj()
         milliseconds = generate(tokens)
@@ -125,9 +130,10 @@ def decode(mode, sparsity, tokens):
     return {
         "mode": mode,
         "sparsity": sparsity,
+        "prompt": length,
         "decode_tokens": tokens,
         "ms_per_token": round(milliseconds, 3),
-        "peak_mb": peak_mb(),
+        **memory(),
         "mj_per_token": None if before is None else round((after - before) / tokens, 2),
     }
 
@@ -135,28 +141,32 @@ def decode(mode, sparsity, tokens):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="writes the rows to this file")
-    parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--sparsity", type=float, default=0.9)
+    parser.add_argument("--parts", default="large,small,decode", help="8 x 1024, 1 x 128, decoding; default: %(default)s")
+    parser.add_argument("--steps", type=int, default=8, help="steps of 8 x 1024 that are timed; of 1 x 128 eight times as many")
+    parser.add_argument("--sparsity", default="0.9", help="of Dense+Mask, with commas between")
+    parser.add_argument("--prompt", type=int, default=5, help="tokens before those that are decoded")
+    parser.add_argument("--tokens", type=int, default=512, help="tokens that are decoded")
     parser.add_argument("--no-compile", action="store_true")
     args = parser.parse_args()
     device = f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
-    rows = []
+    rows, parts = [], args.parts.split(",")
 
     def add(row):
         rows.append({**row, "device": device})
         print(json.dumps(row), flush=True)
+        if args.json:
+            with open(args.json, "w") as file:
+                json.dump(rows, file, indent=1)
 
-    for mode, sparsity in (("dense", None), ("masked", args.sparsity)):
-        for precision in ("fp32", "tf32", "bf16"):
+    for mode, sparsity in [("dense", None)] + [("masked", float(text)) for text in args.sparsity.split(",")]:
+        for precision in ("fp32", "tf32", "bf16") if "large" in parts else ():
             add(train(mode, sparsity, precision, 8, 1024, False, args.steps))
-        for precision in ("fp32", "bf16"):
-            add(train(mode, sparsity, precision, 1, 128, False, 2 * args.steps))
-        add(decode(mode, sparsity, 128))
-    if not args.no_compile:
+        for precision in ("fp32", "bf16") if "small" in parts else ():
+            add(train(mode, sparsity, precision, 1, 128, False, 8 * args.steps))
+        if "decode" in parts:
+            add(decode(mode, sparsity, args.prompt, args.tokens))
+    if "large" in parts and not args.no_compile:
         add(train("dense", None, "bf16", 8, 1024, True, args.steps))
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump(rows, file, indent=1)
 
 
 if __name__ == "__main__":

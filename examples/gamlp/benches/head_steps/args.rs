@@ -2,8 +2,17 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use gamlp::{DeviceChoice, WeightMode};
+
+/// What a single node is sent through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// The square matrix of the head alone.
+    Head,
+    /// The whole network.
+    Network,
+}
 
 #[derive(Debug, Parser)]
 #[command(name = "head_steps")]
@@ -40,6 +49,9 @@ pub struct Args {
     /// Runs on a single node that are timed; 0: none.
     #[arg(long, default_value_t = 2000)]
     pub samples: usize,
+    /// What is timed on a single node; the network takes a while to tune where it is new.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "head,network")]
+    pub parts: Vec<Part>,
     /// Runs in the graph that device times are measured with.
     #[arg(long, default_value_t = 20)]
     pub chain: usize,
@@ -57,6 +69,11 @@ impl Args {
             true => Err("expected a batch of at least two nodes and a chain of one run".into()),
             false => Ok(()),
         }
+    }
+
+    /// Whether single nodes are sent through the part.
+    pub fn serves(&self, part: Part) -> bool {
+        self.samples > 0 && self.parts.contains(&part)
     }
 
     pub fn device(&self) -> DeviceChoice {

@@ -11,7 +11,7 @@ mod training;
 
 use std::process::ExitCode;
 
-use args::Args;
+use args::{Args, Part};
 use burn::module::Module;
 use burn::tensor::Device;
 use clap::Parser;
@@ -101,13 +101,9 @@ impl Bench<'_> {
         .with_mode(mode)
         .with_sparsity(sparsity.unwrap_or_default());
         config.validate().map_err(|error| error.to_string())?;
-        let (head, network) = match self.args.samples {
-            0 => (None, None),
-            _ => (
-                Some(self.serve_head(&config)?),
-                Some(self.serve_network(&config)?),
-            ),
-        };
+        let serves = |part| self.args.serves(part);
+        let head = serves(Part::Head).then(|| self.serve_head(&config));
+        let network = serves(Part::Network).then(|| self.serve_network(&config));
         let training = match self.args.steps {
             0 => None,
             _ => Some(self.train(&config)?),
@@ -120,8 +116,8 @@ impl Bench<'_> {
             hidden,
             parameters: model.trainable_parameters(),
             device: self.args.device().to_string(),
-            head,
-            network,
+            head: head.transpose()?,
+            network: network.transpose()?,
             training,
         })
     }
