@@ -22,6 +22,8 @@ mod round_trip;
 mod support;
 mod text;
 #[cfg(feature = "parquet")]
+#[cfg(unix)]
+mod signals;
 mod text_parquet;
 mod text_runs;
 mod training;

@@ -3,11 +3,11 @@ use gpt2::{Args, DeviceChoice, Interrupt, LogLine, Outcome, RunState, TrainOptio
 use snack_burn::prelude::Checkpoint;
 use std::path::Path;
 
-type Bits = Vec<(String, Vec<i64>)>;
+pub type Bits = Vec<(String, Vec<i64>)>;
 
 /// What the last checkpoint of a run holds, times aside: the model, the model three steps later
 /// (which the optimizer's moments decide), and everything else.
-fn fingerprint(args: &Args) -> (Bits, Bits, String) {
+pub fn fingerprint(args: &Args) -> (Bits, Bits, String) {
     let path = args.out.as_ref().unwrap().join("checkpoint.bpk");
     let checkpoint = Checkpoint::load(&path).unwrap();
     let mut state = RunState::from_value(&checkpoint.user, &path).unwrap();
@@ -29,7 +29,7 @@ fn fingerprint(args: &Args) -> (Bits, Bits, String) {
 }
 
 /// The log without its times.
-fn timeless(out: &Path) -> Vec<LogLine> {
+pub fn timeless(out: &Path) -> Vec<LogLine> {
     log_lines(out)
         .into_iter()
         .map(|line| LogLine {
