@@ -10,6 +10,8 @@ mod devices;
 mod evaluate;
 mod fixture;
 mod generate;
+#[cfg(unix)]
+mod full_disk;
 mod golden;
 mod init;
 mod log;
