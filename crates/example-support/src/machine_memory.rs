@@ -6,13 +6,13 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "{what} takes at least {} MB, but the machine has {} MB", megabytes(*needed),
-    megabytes((*total).into())
+    megabytes(*total)
 )]
 pub struct TooLarge {
     /// What it is.
     pub what: &'static str,
     /// Bytes that it takes at least.
-    pub needed: u128,
+    pub needed: u64,
     /// Bytes of memory.
     pub total: u64,
 }
@@ -27,7 +27,7 @@ impl TooLarge {
         match needed > u128::from(total) {
             true => Err(Self {
                 what,
-                needed,
+                needed: u64::try_from(needed).unwrap_or(u64::MAX),
                 total,
             }),
             false => Ok(()),
@@ -45,8 +45,8 @@ pub fn machine_memory() -> Option<u64> {
     Some(system.total_memory()).filter(|&total| total > 0)
 }
 
-fn megabytes(bytes: u128) -> String {
-    grouped(u64::try_from(bytes / 1_000_000).unwrap_or(u64::MAX))
+fn megabytes(bytes: u64) -> String {
+    grouped(bytes / 1_000_000)
 }
 
 #[cfg(test)]

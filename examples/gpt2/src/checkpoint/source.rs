@@ -45,7 +45,7 @@ impl PretrainedSource {
         if let Some(checkpoint) = find_run(path)? {
             return Self::open_run(checkpoint);
         }
-        let parent = path.parent().filter(|dir| dir.as_os_str().len() > 0);
+        let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         restore(match path.is_dir() {
             true => path,
             false => parent.unwrap_or(Path::new(".")),
