@@ -7,11 +7,12 @@ mod convert;
 mod convert_support;
 mod decode;
 mod devices;
+mod dropout;
 mod evaluate;
 mod fixture;
-mod generate;
 #[cfg(unix)]
 mod full_disk;
+mod generate;
 mod golden;
 mod init;
 mod log;
@@ -21,11 +22,11 @@ mod program;
 mod prune;
 mod resume;
 mod round_trip;
+#[cfg(unix)]
+mod signals;
 mod support;
 mod text;
 #[cfg(feature = "parquet")]
-#[cfg(unix)]
-mod signals;
 mod text_parquet;
 mod text_runs;
 mod training;
