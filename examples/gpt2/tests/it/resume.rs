@@ -220,13 +220,27 @@ fn the_hint_to_go_on_can_be_pasted() {
         }
         .to_string()
     };
-    assert!(
-        hint(DeviceChoice::Flex, "runs/a")
-            .ends_with("cargo run --release --example gpt2_dst -- --resume --out runs/a")
-    );
-    assert!(hint(DeviceChoice::Cuda, "my run").ends_with(
-        "cargo run --release --features cuda --example gpt2_dst -- --resume --out 'my run'"
-    ));
+    let compiled = |names: &[&'static str]| {
+        let all = [
+            ("fusion", cfg!(feature = "fusion")),
+            ("persistence", cfg!(feature = "persistence")),
+            ("parquet", cfg!(feature = "parquet")),
+        ];
+        let found = all
+            .into_iter()
+            .filter(|(name, on)| *on && names.contains(name));
+        found.map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let flex = match compiled(&["parquet"])[..] {
+        [] => "cargo run --release --example gpt2_dst -- --resume --out runs/a",
+        _ => "cargo run --release --features parquet --example gpt2_dst -- --resume --out runs/a",
+    };
+    assert!(hint(DeviceChoice::Flex, "runs/a").ends_with(flex));
+    let others = compiled(&["fusion", "persistence", "parquet"]);
+    let cuda = [&["cuda"], &others[..]].concat().join(",");
+    assert!(hint(DeviceChoice::Cuda, "my run").ends_with(&format!(
+        "cargo run --release --features {cuda} --example gpt2_dst -- --resume --out 'my run'"
+    )));
 }
 
 #[test]
