@@ -36,13 +36,17 @@ impl FileError {
 /// [`FileError`]; the file is then as it was.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let temporary = temporary_of(path);
-    File::create(&temporary)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .map_err(FileError::of("write", &temporary))?;
-    fs::rename(&temporary, path).map_err(FileError::of("replace", path))
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    let written = written.map_err(FileError::of("write", &temporary));
+    let replaced =
+        written.and_then(|()| fs::rename(&temporary, path).map_err(FileError::of("replace", path)));
+    if replaced.is_err() {
+        fs::remove_file(&temporary).ok();
+    }
+    replaced
 }
 
 fn temporary_of(path: &Path) -> PathBuf {
@@ -68,5 +72,12 @@ mod tests {
         let message = replace_file(&path, b"third").unwrap_err().to_string();
         assert!(message.starts_with("cannot write "), "{message}");
         assert_eq!(fs::read(&path).unwrap(), b"2");
+
+        fs::remove_dir(temporary_of(&path)).unwrap();
+        let folder = dir.path().join("folder");
+        fs::create_dir_all(folder.join("inside")).unwrap();
+        let message = replace_file(&folder, b"fourth").unwrap_err().to_string();
+        assert!(message.starts_with("cannot replace "), "{message}");
+        assert!(!temporary_of(&folder).exists());
     }
 }

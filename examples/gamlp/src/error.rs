@@ -1,7 +1,7 @@
 use crate::{CacheError, ConfigError, DataError, DeviceChoice, SyntheticError};
 use example_support::{
     DeviceNotCompiled, EXIT_INTERRUPTED, FileError, FolderBusy, LogError, OutputError, RunDirError,
-    grouped,
+    TooLarge,
 };
 use snack_burn::{
     error::SparseError,
@@ -69,18 +69,8 @@ pub enum GamlpError {
     Synthetic(#[from] SyntheticError),
 
     /// A graph or a model can never fit into the machine.
-    #[error(
-        "{what} takes at least {} MB, but the machine has {} MB", megabytes(*needed),
-        megabytes((*total).into())
-    )]
-    TooLarge {
-        /// The graph or the model.
-        what: &'static str,
-        /// Bytes that it takes at least.
-        needed: u128,
-        /// Bytes of memory.
-        total: u64,
-    },
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
 
     /// A graph is too large for a sparse matrix.
     #[error("the graph {name}: {source}")]
@@ -216,10 +206,6 @@ pub enum GamlpError {
     },
 }
 
-fn megabytes(bytes: u128) -> String {
-    grouped(u64::try_from(bytes / 1_000_000).unwrap_or(u64::MAX))
-}
-
 impl From<DeviceNotCompiled> for GamlpError {
     fn from(error: DeviceNotCompiled) -> Self {
         let DeviceNotCompiled { device, available } = error;
@@ -235,7 +221,7 @@ impl GamlpError {
             Self::Config(_)
             | Self::DeviceNotCompiled { .. }
             | Self::Synthetic(_)
-            | Self::TooLarge { .. } => 2,
+            | Self::TooLarge(_) => 2,
             Self::Interrupted => EXIT_INTERRUPTED,
             _ => 1,
         }

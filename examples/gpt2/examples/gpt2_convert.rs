@@ -1,7 +1,7 @@
 //! Command line of the conversion of weights; everything else is in the library part of this crate.
 
 use clap::Parser;
-use gpt2::{ConvertArgs, Gpt2Error, print_err};
+use gpt2::{ConvertArgs, print_err};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -9,10 +9,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             print_err(format_args!("error: {error}"));
-            ExitCode::from(match error {
-                Gpt2Error::Config(_) | Gpt2Error::DeviceNotCompiled { .. } => 2,
-                _ => 1,
-            })
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -23,10 +23,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             print_err(format_args!("error: {error}"));
-            ExitCode::from(match error {
-                Gpt2Error::Config(_) | Gpt2Error::DeviceNotCompiled { .. } => 2,
-                _ => 1,
-            })
+            ExitCode::from(error.exit_code())
         }
     }
 }

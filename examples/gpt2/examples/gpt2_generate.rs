@@ -1,7 +1,7 @@
 //! Command line that writes text; everything else is in the library part of this crate.
 
 use clap::Parser;
-use gpt2::{GenerateArgs, Gpt2Error, print_err, write_text};
+use gpt2::{GenerateArgs, print_err, write_text};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -9,10 +9,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             print_err(format_args!("error: {error}"));
-            ExitCode::from(match error {
-                Gpt2Error::Config(_) | Gpt2Error::DeviceNotCompiled { .. } => 2,
-                _ => 1,
-            })
+            ExitCode::from(error.exit_code())
         }
     }
 }

@@ -3,6 +3,7 @@ use crate::{
     MlpMode, Outcome, Precision, Progress, PruneScope, Records, RunDir, RunState, Text, TextId,
     TextLoader, Tokenizer, TrainOptions, Trainer,
     commands::InitialWeights,
+    memory::check_training,
     on_devices, print_err, train,
     train::{method_parser, profile_of},
 };
@@ -388,7 +389,8 @@ fn check_options(args: &Args, options: &TrainOptions) -> Result<(), Gpt2Error> {
     options.validate()?;
     args.check_effect(options)?;
     let vocabulary = options.model.vocabulary;
-    options.tokenizer.check_vocabulary(vocabulary)
+    options.tokenizer.check_vocabulary(vocabulary)?;
+    Ok(check_training(options)?)
 }
 
 /// Reads the texts, which may take a while, and checks their length.

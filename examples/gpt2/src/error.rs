@@ -1,6 +1,7 @@
 use crate::{ConfigError, DeviceChoice, GenerateError, TextError, Tokenizer, WeightFileError};
 use example_support::{
-    DeviceNotCompiled, FileError, FolderBusy, LogError, OutputError, RunDirError, counted,
+    DeviceFailure, DeviceNotCompiled, FileError, FolderBusy, LogError, OutputError, RunDirError,
+    TooLarge, catch_failure, counted,
 };
 use snack_burn::{
     dist::DistError,
@@ -34,15 +35,31 @@ pub enum Gpt2Error {
     Ranks(#[from] DistError),
 
     /// The program has failed on one of several devices.
-    #[error("training on device {rank} of {ranks} failed: {message}")]
+    #[error(
+        "training on device {rank} of {ranks} failed: {failure}{}",
+        hint(failure, TRAIN_WITH_LESS)
+    )]
     RankPanicked {
         /// The device, counted from 0.
         rank: usize,
         /// Number of devices.
         ranks: usize,
         /// What it said.
-        message: String,
+        failure: DeviceFailure,
     },
+
+    /// The device has failed, or the program on it.
+    #[error("{}: {failure}{}", what_failed(failure), hint(failure, with_less))]
+    Device {
+        /// What it said.
+        failure: DeviceFailure,
+        /// What to do where it had too little memory.
+        with_less: &'static str,
+    },
+
+    /// A model can never fit into the machine.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
 
     /// A text cannot be read or turned into tokens.
     #[error(transparent)]
@@ -218,6 +235,49 @@ pub enum Gpt2Error {
     Interrupt(#[from] ctrlc::Error),
 }
 
+/// What takes less memory in training.
+pub(crate) const TRAIN_WITH_LESS: &str =
+    "a smaller --batch, which a larger --accumulate makes up for, and --checkpointing take less";
+
+fn what_failed(failure: &DeviceFailure) -> &'static str {
+    match failure.is_out_of_memory() {
+        true => "the device is out of memory",
+        false => "the device failed, or the program on it",
+    }
+}
+
+fn hint(failure: &DeviceFailure, with_less: &str) -> String {
+    match failure.is_out_of_memory() {
+        true => format!("; {with_less}"),
+        false => String::new(),
+    }
+}
+
+/// Runs `act`, which computes on one device. What takes less memory is said where it had too little.
+///
+/// # Errors
+///
+/// [`Gpt2Error::Device`] if it panics, by which back ends say that a device has failed; any error of `act`.
+pub(crate) fn on_device<T>(
+    with_less: &'static str,
+    act: impl FnOnce() -> Result<T, Gpt2Error>,
+) -> Result<T, Gpt2Error> {
+    catch_failure(act).unwrap_or_else(|failure| Err(Gpt2Error::Device { failure, with_less }))
+}
+
+impl Gpt2Error {
+    /// Exit code of a command that ends so: 2 if the command line is at fault, 1 otherwise.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_)
+            | Self::DeviceNotCompiled { .. }
+            | Self::TooLarge(_)
+            | Self::VocabularyMismatch { .. } => 2,
+            _ => 1,
+        }
+    }
+}
+
 impl From<DeviceNotCompiled> for Gpt2Error {
     fn from(error: DeviceNotCompiled) -> Self {
         let DeviceNotCompiled { device, available } = error;
@@ -238,6 +298,39 @@ pub(crate) fn without_path(error: io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn panics_of_a_device_are_errors() {
+        let error = |text: &'static str| {
+            on_device::<()>("less takes less", || panic!("{text}")).unwrap_err()
+        };
+        let full = error("An out-of-memory error happened during launch");
+        assert_eq!(
+            full.to_string(),
+            "the device is out of memory: An out-of-memory error happened during launch; less takes less"
+        );
+        assert_eq!(full.exit_code(), 1);
+        assert_eq!(
+            error("a bug").to_string(),
+            "the device failed, or the program on it: a bug"
+        );
+        let loss = || Err::<(), _>(Gpt2Error::LossNotFinite { loss: f64::NAN });
+        let kept = on_device("", loss).unwrap_err();
+        assert!(matches!(kept, Gpt2Error::LossNotFinite { .. }));
+        assert!(matches!(on_device("", || Ok(3)), Ok(3)));
+    }
+
+    #[test]
+    fn wrong_options_have_an_exit_code_of_their_own() {
+        let config = ConfigError::new("--steps", 0, "positive");
+        assert_eq!(Gpt2Error::from(config).exit_code(), 2);
+        let mismatch = Gpt2Error::VocabularyMismatch {
+            tokenizer: Tokenizer::Bytes,
+            vocabulary: 7,
+        };
+        assert_eq!(mismatch.exit_code(), 2);
+        assert_eq!(Gpt2Error::LossNotFinite { loss: 0.0 }.exit_code(), 1);
+    }
 
     #[test]
     fn temporary_paths_are_left_out() {

@@ -10,6 +10,7 @@ mod error;
 mod eval;
 pub mod fused;
 mod init;
+mod memory;
 mod model;
 mod report;
 mod sample;

@@ -5,6 +5,7 @@ use crate::{
     DeviceChoice, GamlpConfig, GamlpError, GraphSource, SparseScope, SyntheticSize, TrainOptions,
     WeightMode,
 };
+use example_support::{TooLarge, machine_memory};
 
 /// What becomes of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,14 +22,11 @@ pub(crate) enum Use {
 ///
 /// [`GamlpError::TooLarge`] for the first one that does not fit.
 pub(crate) fn check_memory(options: &TrainOptions, usage: Use) -> Result<(), GamlpError> {
-    let mut system = sysinfo::System::new();
-    system.refresh_memory();
     let on_host = matches!(options.device, DeviceChoice::Flex | DeviceChoice::Cpu);
     let model = on_host.then_some((&options.model, usage));
-    match system.total_memory() {
-        // Not known.
-        0 => Ok(()),
-        total => check(&options.graph, model, total),
+    match machine_memory() {
+        None => Ok(()),
+        Some(total) => Ok(check(&options.graph, model, total)?),
     }
 }
 
@@ -36,15 +34,8 @@ fn check(
     graph: &GraphSource,
     model: Option<(&GamlpConfig, Use)>,
     total: u64,
-) -> Result<(), GamlpError> {
-    let fits = |what, needed: u128| match needed > u128::from(total) {
-        true => Err(GamlpError::TooLarge {
-            what,
-            needed,
-            total,
-        }),
-        false => Ok(()),
-    };
+) -> Result<(), TooLarge> {
+    let fits = |what, needed| TooLarge::check(what, needed, total);
     if let GraphSource::Synthetic(size) = graph {
         fits("a graph of these --synthetic sizes", graph_bytes(size))?;
     }

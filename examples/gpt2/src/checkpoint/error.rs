@@ -176,6 +176,22 @@ pub enum WeightFileError {
         dir: PathBuf,
     },
 
+    /// A name cannot be given to a file, and the old files cannot get theirs back.
+    #[error(
+        "cannot write {}: {reason}; the files that were there are now in {}, because they cannot be moved \
+         back: {source}", path.display(), kept.display()
+    )]
+    NotRestored {
+        /// The file.
+        path: PathBuf,
+        /// Why it cannot be written.
+        reason: io::Error,
+        /// The folder with the old files.
+        kept: PathBuf,
+        /// Why they cannot be moved back.
+        source: io::Error,
+    },
+
     /// Finite weights would become infinite.
     #[error(
         "{} of {name} {} too large for {dtype} and would become infinite; choose bf16 or f32",

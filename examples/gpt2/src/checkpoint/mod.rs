@@ -18,6 +18,7 @@ mod source;
 mod staging;
 mod storage_report;
 mod temporary_folder;
+mod undo;
 mod warning;
 mod weight_files;
 

@@ -50,14 +50,16 @@ pub struct SaveOptions {
 
 /// Writes the weights of a model and its `config.json` into a folder.
 ///
-/// Every file is complete and on disk before the first one gets its name, so that a failure leaves the
-/// folder as it was. Weights of the other layout, which would make the folder ambiguous, are removed
-/// after that, and so is an index of shards; the shards themselves stay.
+/// Every file is complete and on disk before the first one gets its name, and a failure leaves the folder
+/// as it was. Weights of the other layout, which would make the folder ambiguous, go with the old files,
+/// and so does an index of shards; the shards themselves stay. Old files that a killed process has put
+/// aside come back when this crate next reads from the folder or writes to it.
 ///
 /// # Errors
 ///
 /// [`WeightFileError::FolderNotEmpty`] unless `overwrite` is set; [`WeightFileError::Overflow`] if a
-/// weight is too large for the type; [`WeightFileError::Io`] and [`WeightFileError::Write`].
+/// weight is too large for the type; [`WeightFileError::Io`], [`WeightFileError::Write`] and
+/// [`WeightFileError::NotRestored`].
 pub fn save_pretrained(
     model: &Gpt2,
     config: &HfConfig,
@@ -80,16 +82,13 @@ pub fn save_pretrained(
         let text = config.to_json(options.dtype);
         fs::write(path, text).map_err(WeightFileError::io("write", target))
     })?;
-    staging.commit()?;
-
-    let stale = [DENSE_FILE, INDEX_FILE, SPARSE_FILE];
-    for path in stale.into_iter().filter(|other| *other != name) {
-        let path = dir.join(path);
-        if path.exists() {
-            fs::remove_file(&path).map_err(WeightFileError::io("remove", &path))?;
-        }
-    }
-    Ok(())
+    let layouts = [DENSE_FILE, INDEX_FILE, SPARSE_FILE];
+    staging.commit(
+        &layouts
+            .into_iter()
+            .filter(|other| *other != name)
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// Writes the file `path`; errors name it `target`.

@@ -2,6 +2,7 @@ use super::{
     HfConfig, LoadOptions, LoadWarning, MlpMatrix, Pretrained, WeightFileError,
     build::{build_model, check_complete, check_head, read_matrices},
     names,
+    temporary_folder::restore,
     weight_files::{DENSE_FILE, INDEX_FILE, SPARSE_FILE, WeightFiles},
 };
 use crate::{Gpt2, Gpt2Error, MlpMode, RunDir, RunState, restore_model};
@@ -44,6 +45,11 @@ impl PretrainedSource {
         if let Some(checkpoint) = find_run(path)? {
             return Self::open_run(checkpoint);
         }
+        let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        restore(match path.is_dir() {
+            true => path,
+            false => parent.unwrap_or(Path::new(".")),
+        })?;
         let files = WeightFiles::open(path)?;
         let config = HfConfig::read(&files.config_path())?;
         check_complete(&files, &config.model)?;

@@ -1,9 +1,10 @@
 //! Folders for files that are not complete yet, and what is left of them when a process is killed.
 
+use super::{WeightFileError, undo};
 use std::{
     fs::{self, DirEntry, File, TryLockError},
     io,
-    path::Path,
+    path::{Path, PathBuf},
 };
 use tempfile::{Builder, TempDir};
 
@@ -40,6 +41,11 @@ impl TemporaryFolder {
         })
     }
 
+    /// Lets it be when its owner is gone. Returns where it is.
+    pub fn keep(self) -> PathBuf {
+        self.folder.keep()
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.folder.path()
@@ -57,22 +63,47 @@ pub(super) fn is_temporary(entry: &DirEntry) -> bool {
     named == Some(true) && entry.file_type().is_ok_and(|kind| kind.is_dir())
 }
 
+/// Gives files of `parent` their names back that a killed process had put aside to replace them.
+///
+/// # Errors
+///
+/// [`WeightFileError::Io`] if that is impossible, as in a folder that may not be written to.
+pub(super) fn restore(parent: &Path) -> Result<(), WeightFileError> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    for entry in entries.filter(is_temporary) {
+        let folder = entry.path();
+        if undo::is_open(&folder) && !is_in_use(&folder) {
+            undo::undo(parent, &folder).map_err(WeightFileError::io(
+                "give old files their names back, which a killed gpt2_convert put aside, from",
+                &folder,
+            ))?;
+            remove(&folder);
+        }
+    }
+    Ok(())
+}
+
 /// Removes the temporary folders in `parent` that nobody uses, as far as that is possible.
 pub(super) fn remove_leftovers(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(is_temporary) {
         let folder = entry.path();
-        if is_in_use(&folder) {
-            continue;
+        if !is_in_use(&folder) && !undo::is_open(&folder) {
+            remove(&folder);
         }
-        for file in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if file.file_type().is_ok_and(|kind| kind.is_file()) {
-                fs::remove_file(file.path()).ok();
-            }
-        }
-        // Fails if there is anything but files in it, which no owner put there.
-        fs::remove_dir(&folder).ok();
     }
+}
+
+/// Removes a temporary folder and what its owner put there.
+fn remove(folder: &Path) {
+    undo::remove_replaced(folder);
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if file.file_type().is_ok_and(|kind| kind.is_file()) {
+            fs::remove_file(file.path()).ok();
+        }
+    }
+    // Fails if there is anything else in it.
+    fs::remove_dir(folder).ok();
 }
 
 fn is_in_use(folder: &Path) -> bool {

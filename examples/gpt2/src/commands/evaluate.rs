@@ -1,7 +1,7 @@
 use super::{EvaluateReport, ModelArgs, tokenizer::tokenizer_for};
 use crate::{
     ConfigError, EvalMethod, EvalPlan, EvalScore, Gpt2, Gpt2Error, TextLoader, TextSource, Tokens,
-    decode::for_inference, print_err, print_out,
+    decode::for_inference, error::on_device, memory::check_pass, print_err, print_out,
 };
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -17,8 +17,8 @@ const DEFAULT_BATCH: usize = 8;
 /// tokens but the first are scored; and per word, from the same windows, which models of different tokens
 /// share.
 ///
-/// Exit codes: 0 done, 1 a file or folder that cannot be used, or a model whose loss is no number, 2 a wrong
-/// option.
+/// Exit codes: 0 done, 1 a file or folder that cannot be used, a model whose loss is no number, or a device
+/// that failed or is out of memory, 2 a wrong option.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "gpt2_eval", version)]
 pub struct EvaluateArgs {
@@ -71,6 +71,7 @@ impl EvaluateArgs {
 ///
 /// [`Gpt2Error::Config`] for options out of range and for a text that is shorter than a block;
 /// [`Gpt2Error::Text`] for one that cannot be read; [`Gpt2Error::NoTokenizer`] for a model of other tokens;
+/// [`Gpt2Error::TooLarge`] and [`Gpt2Error::Device`] for a batch or a model that the memory is too small for;
 /// [`Gpt2Error::LossNotFinite`]; [`Gpt2Error::Output`]; any error of [`ModelArgs::open`] and [`ModelArgs::load`].
 pub fn evaluate(args: &EvaluateArgs) -> Result<(), Gpt2Error> {
     let batch = args.batch.unwrap_or(DEFAULT_BATCH);
@@ -105,21 +106,26 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<(), Gpt2Error> {
     let block = plan(EvalMethod::Block { size })?;
     let context = size;
     let strided = plan(EvalMethod::Strided { context, stride })?;
+    let most = block.windows().count().max(strided.windows().count());
+    check_pass(choice, model, batch.min(most) * size)?;
 
-    let pretrained = args.weights.load(source, &device)?;
-    let model = for_inference(&pretrained.model);
-    let start = Instant::now();
-    let score = |plan| score(&model, text.tokens(), plan, batch, args.quiet);
-    let report = EvaluateReport {
-        model: args.weights.model.clone(),
-        device: choice,
-        mode: pretrained.config.model.mode,
-        text: text.id().clone(),
-        words,
-        block: score(&block)?,
-        strided: score(&strided)?,
-        seconds: start.elapsed().as_secs_f64(),
-    };
+    let with_less = "a smaller --batch or --context takes less";
+    let report = on_device(with_less, || {
+        let pretrained = args.weights.load(source, &device)?;
+        let model = for_inference(&pretrained.model);
+        let start = Instant::now();
+        let score = |plan| score(&model, text.tokens(), plan, batch, args.quiet);
+        Ok(EvaluateReport {
+            model: args.weights.model.clone(),
+            device: choice,
+            mode: pretrained.config.model.mode,
+            text: text.id().clone(),
+            words,
+            block: score(&block)?,
+            strided: score(&strided)?,
+            seconds: start.elapsed().as_secs_f64(),
+        })
+    })?;
     let printed = match args.json {
         true => print_out(report.to_json()),
         false => print_out(report),

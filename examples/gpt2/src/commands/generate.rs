@@ -1,7 +1,7 @@
 use super::{GenerateReport, ModelArgs, tokenizer::tokenizer_for};
 use crate::{
     ConfigError, Decoder, DeviceChoice, Gpt2Error, GpuMeter, Sampler, SamplingOptions,
-    StreamDecoder, Token, Tokenizer, generate, print_err, print_out,
+    StreamDecoder, Token, Tokenizer, error::on_device, generate, print_err, print_out,
 };
 use clap::Parser;
 use example_support::{FileError, OutputError, write_out};
@@ -21,8 +21,8 @@ const DEFAULT_TOKENS: usize = 128;
 /// follows the prompt goes to standard output as it comes, speed and memory go to standard error. Models of
 /// 256 tokens write bytes, those of 50257 the tokens of GPT-2, where <|endoftext|> ends the text early.
 ///
-/// Exit codes: 0 done, 1 a file or folder that cannot be used, or a model whose logits are no numbers, 2 a
-/// wrong option.
+/// Exit codes: 0 done, 1 a file or folder that cannot be used, a model whose logits are no numbers, or a
+/// device that failed or is out of memory, 2 a wrong option.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "gpt2_generate", version)]
 pub struct GenerateArgs {
@@ -136,7 +136,7 @@ impl GenerateArgs {
 ///
 /// [`Gpt2Error::Config`] for options out of range, and for prompts and numbers of tokens that the context
 /// cannot hold; [`Gpt2Error::NoTokenizer`] for a model of other tokens; [`Gpt2Error::Generate`] if its
-/// logits are not finite; [`Gpt2Error::Output`]; any error of [`ModelArgs::open`] and [`ModelArgs::load`].
+/// logits are not finite; [`Gpt2Error::Device`] if the device fails; [`Gpt2Error::Output`]; any error of [`ModelArgs::open`] and [`ModelArgs::load`].
 pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
     let mut sampler = Sampler::new(args.sampling())?;
     let choice = args.weights.device();
@@ -148,35 +148,39 @@ pub fn write_text(args: &GenerateArgs) -> Result<(), Gpt2Error> {
     let prompt = encode(tokenizer, flag, &prompt)?;
     let count = args.count(flag, prompt.len(), config.context)?;
 
-    let pretrained = args.weights.load(source, &device)?;
-    let (model, mode) = (pretrained.model, pretrained.config.model.mode);
-    let start = Instant::now();
-    // The last token is written, but not read.
-    let room = (prompt.len() + count - 1).max(crate::LEAST_CONTEXT_TO_RECORD.min(config.context));
-    let mut decoder = Decoder::with_context(&model, 1, room, !args.no_capture)
-        .with_meter(GpuMeter::open(0).filter(|_| choice == DeviceChoice::Cuda));
-    drop(model);
-    let prepare_seconds = start.elapsed().as_secs_f64();
+    let with_less = "fewer --tokens, or a model with a higher --sparsity, take less";
+    let report = on_device(with_less, || {
+        let pretrained = args.weights.load(source, &device)?;
+        let (model, mode) = (pretrained.model, pretrained.config.model.mode);
+        let start = Instant::now();
+        // The last token is written, but not read.
+        let room =
+            (prompt.len() + count - 1).max(crate::LEAST_CONTEXT_TO_RECORD.min(config.context));
+        let mut decoder = Decoder::with_context(&model, 1, room, !args.no_capture)
+            .with_meter(GpuMeter::open(0).filter(|_| choice == DeviceChoice::Cuda));
+        drop(model);
+        let prepare_seconds = start.elapsed().as_secs_f64();
 
-    let mut out = Output::new(tokenizer, args.json);
-    let end = end_of_text(tokenizer);
-    let result = generate(&mut decoder, &prompt, count, end, &mut sampler, |tokens| {
-        out.write(tokens);
-    });
-    let text = out.finish(result.is_ok());
-    let generation = result?;
-    let text = text?;
-    let report = GenerateReport {
-        model: args.weights.model.clone(),
-        device: choice,
-        mode,
-        sampling: args.sampling(),
-        text,
-        prepare_seconds,
-        recorded: decoder.is_recorded(),
-        memory: decoder.memory(),
-        generation,
-    };
+        let mut out = Output::new(tokenizer, args.json);
+        let end = end_of_text(tokenizer);
+        let result = generate(&mut decoder, &prompt, count, end, &mut sampler, |tokens| {
+            out.write(tokens);
+        });
+        let text = out.finish(result.is_ok());
+        let generation = result?;
+        let text = text?;
+        Ok(GenerateReport {
+            model: args.weights.model.clone(),
+            device: choice,
+            mode,
+            sampling: args.sampling(),
+            text,
+            prepare_seconds,
+            recorded: decoder.is_recorded(),
+            memory: decoder.memory(),
+            generation,
+        })
+    })?;
     if args.json {
         print_out(report.to_json())?;
     } else if !args.quiet {

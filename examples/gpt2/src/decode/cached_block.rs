@@ -1,10 +1,10 @@
 use super::DecodeState;
 use crate::{
     Block, Gpt2, MlpLinear,
-    fused::{attend, causal_softmax, compare_rows, gelu_tanh, project_rows},
+    fused::{attend, compare_rows, gelu_tanh, project_rows},
+    model::untracked_attention,
 };
 use burn::tensor::{FloatDType::F32, Int, Tensor};
-use snack_burn::tensor::dense_product;
 
 /// Reads whole prompts into an empty state and returns the logits of the next token.
 ///
@@ -70,8 +70,7 @@ fn read_prompt(block: &Block, x: Tensor<3>, remember: impl FnOnce(Tensor<4>)) ->
     let (query, key, value) = (part(0), part(1), part(2));
     remember(qkv.clone().narrow(1, heads, 2 * heads));
 
-    let weights = causal_softmax(dense_product(query, key.transpose()), scale(head_width));
-    let mixed = dense_product(weights, value).swap_dims(1, 2);
+    let mixed = untracked_attention(query, key, value).swap_dims(1, 2);
     let x = x + block
         .attn
         .c_proj

@@ -90,13 +90,7 @@ impl Attention {
 
         let mixed = match query.device().is_autodiff() {
             true => self.tracked(query, key, value),
-            false => {
-                let options = AttentionModuleOptions {
-                    is_causal: true,
-                    ..Default::default()
-                };
-                attention(query, key, value, None, None, options)
-            }
+            false => untracked_attention(query, key, value),
         };
         let joined = mixed.swap_dims(1, 2).reshape([batch, tokens, width]);
         self.residual_dropout.forward(project(&self.c_proj, joined))
@@ -109,4 +103,19 @@ impl Attention {
         let weights = causal_softmax(dense_product(query, key.transpose()), scale);
         dense_product(self.attention_dropout.forward(weights), value)
     }
+}
+
+/// Causal attention where nothing is tracked, with scores over the root of the width of a head. Burn has no
+/// derivative of it.
+///
+/// # Shapes
+///
+/// - query, key, value: `[batch, heads, tokens, head_width]`
+/// - output: the same
+pub(crate) fn untracked_attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
+    let options = AttentionModuleOptions {
+        is_causal: true,
+        ..Default::default()
+    };
+    attention(query, key, value, None, None, options)
 }

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use snack_burn::dst::Preset;
 use std::path::PathBuf;
 
+/// Most windows of a step, whose places in the text are listed in memory.
+const MOST_WINDOWS: usize = 1 << 24;
+
 /// Everything that decides the course of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainOptions {
@@ -109,6 +112,7 @@ impl TrainOptions {
         self.model.validate()?;
         within("--batch", self.batch, 1, 1 << 20)?;
         within("--accumulate", self.accumulate, 1, 1 << 20)?;
+        self.check_windows()?;
         within("--steps", self.steps, 1, 1_000_000_000)?;
         within("--update-every", self.update_every, 1, 1_000_000_000)?;
         let mode = self.model.mode;
@@ -141,6 +145,21 @@ impl TrainOptions {
         match numbers.into_iter().find(|(_, _, valid, _)| !valid) {
             Some((name, value, _, allowed)) => Err(ConfigError::new(name, value, allowed)),
             None => Ok(()),
+        }
+    }
+
+    fn check_windows(&self) -> Result<(), ConfigError> {
+        let product = self.batch.checked_mul(self.accumulate);
+        let product = product.and_then(|windows| windows.checked_mul(self.ranks()));
+        match product {
+            Some(windows) if windows <= MOST_WINDOWS => Ok(()),
+            product => Err(ConfigError::new(
+                "--batch times --accumulate times the number of devices",
+                product.map_or("more than a number can hold".into(), |windows| {
+                    windows.to_string()
+                }),
+                format!("at most {MOST_WINDOWS}, the windows of a step"),
+            )),
         }
     }
 
@@ -311,6 +330,23 @@ mod tests {
             }),
             "--batch is 0, but must be between 1 and 1048576"
         );
+    }
+
+    #[test]
+    fn the_windows_of_a_step_are_limited() {
+        let with = |batch, accumulate, devices: usize| TrainOptions {
+            batch,
+            accumulate,
+            devices: vec![0; devices],
+            ..Default::default()
+        };
+        let message = |options: TrainOptions| options.validate().unwrap_err().to_string();
+
+        assert_eq!(with(1 << 20, 16, 1).validate(), Ok(()));
+        let expected = "--batch times --accumulate times the number of devices is 1099511627776, but must be at \
+                        most 16777216, the windows of a step";
+        assert_eq!(message(with(1 << 20, 1 << 20, 0)), expected);
+        assert!(message(with(1 << 20, 16, 2)).contains(" is 33554432, "));
     }
 
     #[test]

@@ -1,10 +1,14 @@
-use crate::Gpt2Error;
+use crate::{
+    Gpt2Error,
+    error::{TRAIN_WITH_LESS, on_device},
+};
 use burn::tensor::Device;
+use example_support::DeviceFailure;
 use snack_burn::{
     dist::{Communicator, DistError, communicators},
     prelude::DstError,
 };
-use std::{any::Any, sync::Arc, thread};
+use std::{sync::Arc, thread};
 
 /// Runs `act` for every device, in a thread of its own where there are several, and returns what the
 /// first one returns.
@@ -12,14 +16,15 @@ use std::{any::Any, sync::Arc, thread};
 /// # Errors
 ///
 /// The error of the device that failed first, as far as that is known: those of devices that only heard
-/// of it do not count.
+/// of it do not count. A panic, by which back ends say that they are out of memory, is
+/// [`Gpt2Error::Device`], or [`Gpt2Error::RankPanicked`] where there are several devices.
 pub fn on_devices<T: Send>(
     devices: &[Device],
     act: impl Fn(&Device, Arc<dyn Communicator>) -> Result<T, Gpt2Error> + Sync,
 ) -> Result<T, Gpt2Error> {
     let ranks = communicators(devices);
     if let ([device], [rank]) = (devices, &ranks[..]) {
-        return act(device, rank.clone());
+        return on_device(TRAIN_WITH_LESS, || act(device, rank.clone()));
     }
     let act = &act;
     let results: Vec<_> = thread::scope(|scope| {
@@ -34,7 +39,7 @@ pub fn on_devices<T: Send>(
                 Err(Gpt2Error::RankPanicked {
                     rank,
                     ranks,
-                    message: panic_message(&*payload),
+                    failure: DeviceFailure::of_panic(&*payload),
                 })
             })
         });
@@ -62,10 +67,4 @@ fn is_hearsay(error: &Gpt2Error) -> bool {
         Gpt2Error::Ranks(DistError::RankLost { .. })
             | Gpt2Error::Topology(DstError::Ranks(DistError::RankLost { .. }))
     )
-}
-
-fn panic_message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    let text = text.or(payload.downcast_ref::<&str>().copied());
-    text.unwrap_or("a panic without text").to_string()
 }

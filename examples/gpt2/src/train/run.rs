@@ -2,7 +2,7 @@ use super::{LogLine, LogWriter, Progress, RunDir, Trainer, UpdateLine, write_pic
 use crate::{DeviceChoice, Gpt2Error, Interrupt, Summary};
 use core::fmt;
 use example_support::quoted;
-use std::path::PathBuf;
+use std::{iter, path::PathBuf};
 
 /// Steps between two readings of the training loss. Every reading makes a GPU wait.
 const LOG_EVERY: usize = 10;
@@ -42,21 +42,42 @@ impl fmt::Display for Outcome {
                 device,
                 dir,
             } => {
-                let feature = match device {
-                    DeviceChoice::Flex => String::new(),
-                    other => format!("--features {other} "),
+                let features = match &features(*device)[..] {
+                    [] => String::new(),
+                    features => format!("--features {} ", features.join(",")),
                 };
                 let out = quoted(&dir.to_string_lossy());
                 write!(
                     f,
                     "stopped after step {step} of {steps}; saved {}\n\
-                     to go on: cargo run --release {feature}--example gpt2_dst -- --resume \
+                     to go on: cargo run --release {features}--example gpt2_dst -- --resume \
                      --out {out}",
                     dir.join("checkpoint.bpk").display()
                 )
             }
         }
     }
+}
+
+/// The features that a build needs for a run on `device`, and those of this build that matter to it, beside
+/// the default ones.
+fn features(device: DeviceChoice) -> Vec<String> {
+    let others = [
+        (cfg!(feature = "fusion"), "fusion"),
+        (cfg!(feature = "persistence"), "persistence"),
+    ];
+    let others = others.into_iter().filter(|(compiled, _)| *compiled);
+    let mut features = match device {
+        // Nothing is fused or tuned there.
+        DeviceChoice::Flex => Vec::new(),
+        device => iter::once(device.to_string())
+            .chain(others.map(|(_, name)| name.to_owned()))
+            .collect(),
+    };
+    if cfg!(feature = "parquet") {
+        features.push("parquet".into());
+    }
+    features
 }
 
 /// Where a run leaves what it has to say.

@@ -1,6 +1,6 @@
 use crate::{
     Batch, Corpus, Counters, DeviceChoice, Gpt2, Gpt2Error, GpuMeter, MlpLinear, RunState,
-    TrainOptions, TrainWindows, held_out_offsets,
+    TrainOptions, TrainWindows, error::TRAIN_WITH_LESS, held_out_offsets,
 };
 use burn::{
     module::Module,
@@ -8,6 +8,8 @@ use burn::{
     store::ModuleRecord,
     tensor::{Device, Tensor},
 };
+use core::fmt;
+use example_support::DeviceFailure;
 use snack_burn::{
     dist::{Alone, Communicator, Traffic, check_values, reduce_gradients},
     prelude::*,
@@ -163,7 +165,8 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`Gpt2Error::Topology`] if an update is impossible, [`Gpt2Error::Ranks`] if another rank ends.
+    /// [`Gpt2Error::Topology`] if an update is impossible, [`Gpt2Error::Ranks`] if another rank ends,
+    /// [`Gpt2Error::Device`] if the device fails.
     pub fn try_step(mut self) -> Result<Self, Gpt2Error> {
         let start = Instant::now();
         let step = self.counters.step + 1;
@@ -193,12 +196,12 @@ impl Trainer {
         for offsets in offsets.chunks(batch).skip(rank).step_by(ranks) {
             let windows = Batch::new(text, offsets, model.context, &self.device);
             let before = match self.activations {
-                None => self.bytes_in_use(),
+                None => self.bytes_in_use()?,
                 Some(_) => None,
             };
             let loss = self.model.loss(windows.tokens, windows.targets) / accumulate as f64;
             if let Some(before) = before {
-                let after = self.bytes_in_use();
+                let after = self.bytes_in_use()?;
                 self.activations = after.map(|after| after.saturating_sub(before));
             }
             let grads = GradientsParams::from_grads(loss.backward(), &self.model);
@@ -240,7 +243,8 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`Gpt2Error::Diverged`] if it is not a number, [`Gpt2Error::Ranks`] if another rank ends.
+    /// [`Gpt2Error::Diverged`] if it is not a number, [`Gpt2Error::Ranks`] if another rank ends,
+    /// [`Gpt2Error::Device`] if the device fails.
     pub fn take_loss(&mut self) -> Result<f64, Gpt2Error> {
         let start = Instant::now();
         let sum = self.read_open_loss()?;
@@ -256,7 +260,7 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`Gpt2Error::Ranks`] if another rank ends.
+    /// [`Gpt2Error::Ranks`] if another rank ends, [`Gpt2Error::Device`] if the device fails.
     pub fn evaluate(&mut self) -> Result<f64, Gpt2Error> {
         let device = self.device.clone().inner();
         let model = self.model.valid();
@@ -274,7 +278,7 @@ impl Trainer {
                 model.loss(windows.tokens, windows.targets) * offsets.len() as f64
             })
             .reduce(|sum, loss| sum + loss)
-            .map_or(0.0, |sum| f64::from(sum.into_scalar::<f32>()));
+            .map_or(Ok(0.0), read)?;
         let loss = self.sum_over_ranks("held-out losses", total)? / offsets.len() as f64;
         self.counters.val_loss = Some(loss);
         Ok(loss)
@@ -307,7 +311,7 @@ impl Trainer {
     ///
     /// [`Gpt2Error::Diverged`] if the loss is not a number, rather than replacing a good
     /// checkpoint; [`Gpt2Error::Checkpoint`] if the file cannot be written; [`Gpt2Error::Ranks`] if
-    /// another rank ends.
+    /// another rank ends; [`Gpt2Error::Device`] if the device fails.
     pub fn save(&self, path: &Path) -> Result<(), Gpt2Error> {
         let counters = Counters {
             open_loss: self.read_open_loss()?,
@@ -362,10 +366,10 @@ impl Trainer {
     }
 
     /// Bytes that tensors take, once all that was asked for is computed.
-    fn bytes_in_use(&self) -> Option<u64> {
+    fn bytes_in_use(&self) -> Result<Option<u64>, Gpt2Error> {
         let device = self.device.clone().inner();
-        device.sync().ok()?;
-        Some(device.memory_pool_usage()?.bytes_in_use)
+        device.sync().map_err(device_error)?;
+        Ok(device.memory_pool_usage().map(|usage| usage.bytes_in_use))
     }
 
     /// Bytes that all processes have on the GPU, where NVML says so.
@@ -412,7 +416,7 @@ impl Trainer {
         let Some(sum) = &self.open_loss else {
             return Ok(0.0);
         };
-        let own = f64::from(sum.clone().into_scalar::<f32>());
+        let own = read(sum.clone())?;
         let sum = self.sum_over_ranks("training losses", own)? / self.ranks.ranks() as f64;
         let sum = sum as f32;
         if sum.is_finite() {
@@ -425,6 +429,19 @@ impl Trainer {
                 warmup: self.options.warmup,
             })
         }
+    }
+}
+
+/// Reads a number from the device, which is where an operation before it that has failed is heard of.
+fn read(number: Tensor<1>) -> Result<f64, Gpt2Error> {
+    let number = number.try_into_scalar::<f32>().map_err(device_error)?;
+    Ok(number.into())
+}
+
+fn device_error(error: impl fmt::Display) -> Gpt2Error {
+    Gpt2Error::Device {
+        failure: DeviceFailure::new(&error.to_string()),
+        with_less: TRAIN_WITH_LESS,
     }
 }
 

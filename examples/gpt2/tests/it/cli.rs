@@ -104,6 +104,15 @@ fn values_out_of_range_are_named_and_nothing_is_written() {
         ),
         (
             Args {
+                batch: Some(1 << 20),
+                accumulate: Some(1 << 20),
+                ..tiny.clone()
+            },
+            "--batch times --accumulate times the number of devices is 1099511627776, but must be at \
+             most 16777216, the windows of a step",
+        ),
+        (
+            Args {
                 learning_rate: Some(-1.0),
                 ..tiny.clone()
             },

@@ -3,11 +3,16 @@
 use crate::{
     convert_support::{contents, converted, load, names, try_convert},
     fixture::{Fixture, Stored, read_tensors},
+    support::bits,
 };
 use clap::{CommandFactory, Parser};
 use gpt2::{ConvertArgs, Pretrained, SaveOptions, StorageReport, WeightDtype, save_pretrained};
 use serde_json::{Value, json};
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 #[test]
 fn weights_too_large_for_the_type_are_refused() {
@@ -92,6 +97,49 @@ fn a_failure_leaves_the_folder_as_it_was() {
     fs::write(&file, b"x").unwrap();
     let message = try_convert(dir.path(), &file, &["--overwrite"]).unwrap_err();
     assert!(message.starts_with("cannot use the folder"), "{message}");
+}
+
+#[test]
+fn weights_are_never_left_with_the_configuration_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    Fixture::new().write(dir.path());
+    let to = dir.path().join("to");
+    converted(dir.path(), &to, &[]);
+    fs::remove_file(to.join("config.json")).unwrap();
+    fs::create_dir(to.join("config.json")).unwrap();
+    fs::write(to.join("config.json/inside"), b"mine").unwrap();
+    let before = contents(&to);
+
+    for flags in [&["--overwrite"][..], &["--overwrite", "--dtype", "bf16"]] {
+        let message = try_convert(dir.path(), &to, flags).unwrap_err();
+        let expected = format!("cannot write {}: ", to.join("config.json").display());
+        assert!(message.starts_with(&expected), "{message}");
+        assert_eq!(contents(&to), before);
+        assert_eq!(fs::read(to.join("config.json/inside")).unwrap(), b"mine");
+        assert_eq!(fs::read_dir(&to).unwrap().count(), 2);
+    }
+}
+
+#[test]
+fn weights_that_a_killed_command_put_aside_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    Fixture::new().write(dir.path());
+    let before = contents(dir.path());
+    let logits = |path: &Path| bits(&load(path).model);
+    let expected = logits(dir.path());
+    // The old weights are aside, and new ones of another model have their name.
+    let old = dir.path().join(".gpt2-convert-a1B2c3.tmp/undo/old");
+    fs::create_dir_all(&old).unwrap();
+    fs::rename(
+        dir.path().join("model.safetensors"),
+        old.join("model.safetensors"),
+    )
+    .unwrap();
+    fs::write(dir.path().join("model.safetensors"), b"other").unwrap();
+
+    assert_eq!(logits(dir.path()), expected);
+    assert_eq!(contents(dir.path()), before);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), before.len());
 }
 
 #[test]

@@ -246,6 +246,37 @@ fn the_device_that_failed_is_named() {
     );
 }
 
+/// What Burn says when it reads the result of an operation that had no memory.
+const FULL: &str = "Error while reading data: Execution(WithContext { reason: \"An IO error happened\\nCaused \
+    by:\\n  out of device memory allocating 4096 bytes\\nNo backtrace available\" })";
+
+#[test]
+fn a_device_out_of_memory_is_an_error_that_says_what_takes_less() {
+    for ranks in [1, 2] {
+        let error = on_devices::<()>(&devices(ranks), |_, _| panic!("{FULL}")).unwrap_err();
+        assert_eq!(error.exit_code(), 1);
+        let text = error.to_string();
+        let start = match ranks {
+            1 => "the device is out of memory: ",
+            _ => "training on device 0 of 2 failed: ",
+        };
+        assert!(text.starts_with(start), "{text}");
+        assert!(
+            text.contains("out of device memory allocating 4096 bytes"),
+            "{text}"
+        );
+        for flag in ["--batch", "--accumulate", "--checkpointing"] {
+            assert!(text.contains(flag), "{text}");
+        }
+        assert_eq!(text.lines().count(), 1);
+    }
+    let error = on_devices::<()>(&devices(1), |_, _| panic!("an illegal address"));
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "the device failed, or the program on it: an illegal address"
+    );
+}
+
 #[test]
 fn models_that_differ_are_refused_before_the_first_step() {
     let dir = tempfile::tempdir().unwrap();

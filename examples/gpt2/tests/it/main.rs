@@ -7,8 +7,11 @@ mod convert;
 mod convert_support;
 mod decode;
 mod devices;
+mod dropout;
 mod evaluate;
 mod fixture;
+#[cfg(unix)]
+mod full_disk;
 mod generate;
 mod golden;
 mod init;
@@ -19,6 +22,8 @@ mod program;
 mod prune;
 mod resume;
 mod round_trip;
+#[cfg(unix)]
+mod signals;
 mod support;
 mod text;
 #[cfg(feature = "parquet")]

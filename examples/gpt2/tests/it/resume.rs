@@ -3,11 +3,11 @@ use gpt2::{Args, DeviceChoice, Interrupt, LogLine, Outcome, RunState, TrainOptio
 use snack_burn::prelude::Checkpoint;
 use std::path::Path;
 
-type Bits = Vec<(String, Vec<i64>)>;
+pub type Bits = Vec<(String, Vec<i64>)>;
 
 /// What the last checkpoint of a run holds, times aside: the model, the model three steps later
 /// (which the optimizer's moments decide), and everything else.
-fn fingerprint(args: &Args) -> (Bits, Bits, String) {
+pub fn fingerprint(args: &Args) -> (Bits, Bits, String) {
     let path = args.out.as_ref().unwrap().join("checkpoint.bpk");
     let checkpoint = Checkpoint::load(&path).unwrap();
     let mut state = RunState::from_value(&checkpoint.user, &path).unwrap();
@@ -29,7 +29,7 @@ fn fingerprint(args: &Args) -> (Bits, Bits, String) {
 }
 
 /// The log without its times.
-fn timeless(out: &Path) -> Vec<LogLine> {
+pub fn timeless(out: &Path) -> Vec<LogLine> {
     log_lines(out)
         .into_iter()
         .map(|line| LogLine {
@@ -220,13 +220,27 @@ fn the_hint_to_go_on_can_be_pasted() {
         }
         .to_string()
     };
-    assert!(
-        hint(DeviceChoice::Flex, "runs/a")
-            .ends_with("cargo run --release --example gpt2_dst -- --resume --out runs/a")
-    );
-    assert!(hint(DeviceChoice::Cuda, "my run").ends_with(
-        "cargo run --release --features cuda --example gpt2_dst -- --resume --out 'my run'"
-    ));
+    let compiled = |names: &[&'static str]| {
+        let all = [
+            ("fusion", cfg!(feature = "fusion")),
+            ("persistence", cfg!(feature = "persistence")),
+            ("parquet", cfg!(feature = "parquet")),
+        ];
+        let found = all
+            .into_iter()
+            .filter(|(name, on)| *on && names.contains(name));
+        found.map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    let flex = match compiled(&["parquet"])[..] {
+        [] => "cargo run --release --example gpt2_dst -- --resume --out runs/a",
+        _ => "cargo run --release --features parquet --example gpt2_dst -- --resume --out runs/a",
+    };
+    assert!(hint(DeviceChoice::Flex, "runs/a").ends_with(flex));
+    let others = compiled(&["fusion", "persistence", "parquet"]);
+    let cuda = [&["cuda"], &others[..]].concat().join(",");
+    assert!(hint(DeviceChoice::Cuda, "my run").ends_with(&format!(
+        "cargo run --release --features {cuda} --example gpt2_dst -- --resume --out 'my run'"
+    )));
 }
 
 #[test]
