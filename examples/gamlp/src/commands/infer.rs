@@ -131,7 +131,7 @@ impl InferArgs {
 pub(super) struct Loaded {
     pub model: Gamlp,
     pub task: NodeTask,
-    options: TrainOptions,
+    pub options: TrainOptions,
     weights: String,
 }
 

@@ -80,6 +80,18 @@ pub enum LineFault {
         /// The split that holds it.
         split: &'static str,
     },
+    /// A class has a name already.
+    #[error("class {class} has a name already")]
+    NamedTwice {
+        /// The class.
+        class: usize,
+    },
+    /// A quoted field does not end with its quote.
+    #[error("the quotes of {text:?} do not end where it ends")]
+    Quotes {
+        /// The field.
+        text: String,
+    },
     /// It is longer than any line of such a file.
     #[error("it is longer than {max} bytes")]
     TooLong {
@@ -151,6 +163,24 @@ pub enum DataError {
         expected: u64,
         /// What says so.
         reason: &'static str,
+    },
+    /// A class is not among those that have names.
+    #[error("{} has no line for class {class} after its header line, but must name all {classes} classes", path.display())]
+    NoName {
+        /// The file.
+        path: PathBuf,
+        /// The first class without a line.
+        class: usize,
+        /// Number of classes of the graph.
+        classes: usize,
+    },
+    /// There are several files of names.
+    #[error("{} must hold one file labelidx2*.csv.gz, but holds {}", path.display(), found.join(", "))]
+    SeveralNames {
+        /// The folder.
+        path: PathBuf,
+        /// The files found.
+        found: Vec<String>,
     },
     /// A split holds no node.
     #[error("the split {} is empty", path.display())]

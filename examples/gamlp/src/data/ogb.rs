@@ -1,6 +1,6 @@
 use super::{
-    CacheError, DataError, EdgeRule, FeatureMatrix, FeatureSource, GraphCache, GraphData, Labels,
-    LineFault, SourceId,
+    CacheError, ClassNames, DataError, EdgeRule, FeatureMatrix, FeatureSource, GraphCache,
+    GraphData, Labels, LineFault, SourceId,
     lines::{most_values, read_lines},
     parse,
     split::{PARTS, read_split},
@@ -40,11 +40,12 @@ impl Default for ReadOptions {
 
 /// A folder in the node-property layout of the Open Graph Benchmark.
 ///
-/// `mapping/` and `processed/` are not read.
+/// Of `mapping/` only [names of classes](Self::class_names) are read, and `processed/` is not.
 #[derive(Debug, Clone)]
 pub struct GraphFolder {
     raw: PathBuf,
     split: PathBuf,
+    mapping: PathBuf,
     options: ReadOptions,
 }
 
@@ -60,6 +61,7 @@ impl GraphFolder {
         let found = Self {
             raw,
             split,
+            mapping: folder.join("mapping"),
             options,
         };
         for path in found.files() {
@@ -74,7 +76,17 @@ impl GraphFolder {
         Ok(found)
     }
 
-    /// Every file that is read.
+    /// What the classes are called, if the folder says so: the file `mapping/labelidx2*.csv.gz`.
+    ///
+    /// # Errors
+    ///
+    /// Any [`DataError`] about that file, with the line where there is one; a class without a name is
+    /// one.
+    pub fn class_names(&self, classes: usize) -> Result<Option<ClassNames>, DataError> {
+        ClassNames::read(&self.mapping, classes)
+    }
+
+    /// Every file that the graph is read from.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut names = vec!["num-node-list", "num-edge-list", "edge", "node-label"];
         if self.options.features == FeatureSource::File {
