@@ -183,6 +183,7 @@ pub fn infer(args: &InferArgs) -> Result<InferReport, GamlpError> {
         }
     }
     let usage = device.memory_pool_usage();
+    let reading = meter.as_ref().and_then(GpuMeter::read);
     let governed = model.sparsifiable();
     let indices: usize = governed.iter().map(|layer| layer.index_bytes_now()).sum();
     let parameters = model.trainable_parameters();
@@ -197,6 +198,7 @@ pub fn infer(args: &InferArgs) -> Result<InferReport, GamlpError> {
         model_bytes: parameters * size_of::<f32>() + indices,
         reserved_bytes: usage.as_ref().map(|usage| usage.bytes_reserved),
         in_use_bytes: usage.as_ref().map(|usage| usage.bytes_in_use),
+        nvml_bytes: reading.map(|reading| reading.used_bytes),
         nodes: part.name(),
         node_count: nodes.len(),
         accuracy,

@@ -25,6 +25,8 @@ pub struct InferReport {
     /// In use on the device after all runs: the model, and buffers of recorded graphs.
     pub in_use_bytes: Option<u64>,
     /// The part of the graph that the accuracy is about.
+    /// Bytes that all processes have on the GPU after all runs, where NVML says so.
+    pub nvml_bytes: Option<u64>,
     pub nodes: &'static str,
     /// Number of its nodes.
     pub node_count: usize,
@@ -89,7 +91,11 @@ impl fmt::Display for InferReport {
         )?;
         if let (Some(reserved), Some(used)) = (self.reserved_bytes, self.in_use_bytes) {
             let (reserved, used) = (grouped(reserved), grouped(used));
-            writeln!(f, "device memory: {reserved} bytes reserved, {used} in use")?;
+            write!(f, "device memory: {reserved} bytes reserved, {used} in use")?;
+            if let Some(nvml) = self.nvml_bytes {
+                write!(f, ", NVML says {}", grouped(nvml))?;
+            }
+            writeln!(f)?;
         }
         if let Some(accuracy) = self.accuracy {
             let nodes = counted(self.node_count, "node");

@@ -381,6 +381,12 @@ impl Trainer {
     }
 
     /// Energy that the GPU has used since this was made, in joules, where NVML counts it.
+    /// Bytes that all processes have on the GPU, where NVML says so.
+    pub fn nvml_bytes(&self) -> Option<u64> {
+        let (meter, _) = self.meter.as_ref()?;
+        Some(meter.read()?.used_bytes)
+    }
+
     pub fn joules(&self) -> Option<f64> {
         let (_, start) = self.meter.as_ref()?;
         Some(self.energy_mj()?.saturating_sub(*start) as f64 / 1e3)
