@@ -192,7 +192,8 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`GamlpError::Topology`] as [`new`](Self::new).
+    /// [`GamlpError::Topology`] as [`new`](Self::new); [`GamlpError::HopFiles`] as
+    /// [`NodeTask::with_reliable`].
     ///
     /// # Panics
     ///
@@ -207,7 +208,7 @@ impl Trainer {
         let seconds = self.seconds();
         let teacher = self.best.expect("a stage ends with an evaluation").model;
         let device = self.device.inner();
-        let stage = self.stage.next(&teacher, &self.options, index, &device);
+        let stage = self.stage.next(&teacher, &self.options, index, &device)?;
         let counters = Counters {
             stage: index,
             step: 0,
@@ -380,13 +381,13 @@ impl Trainer {
         usage.map(|usage| usage.bytes_reserved)
     }
 
-    /// Energy that the GPU has used since this was made, in joules, where NVML counts it.
     /// Bytes that all processes have on the GPU, where NVML says so.
     pub fn nvml_bytes(&self) -> Option<u64> {
         let (meter, _) = self.meter.as_ref()?;
         Some(meter.read()?.used_bytes)
     }
 
+    /// Energy that the GPU has used since this was made, in joules, where NVML counts it.
     pub fn joules(&self) -> Option<f64> {
         let (_, start) = self.meter.as_ref()?;
         Some(self.energy_mj()?.saturating_sub(*start) as f64 / 1e3)
