@@ -236,6 +236,17 @@ impl LineFault {
 }
 
 impl DataError {
+    /// If a node or a class is one that the graph does not have by its counts.
+    pub(super) fn is_out_of_range(&self) -> bool {
+        let Self::Line { fault, .. } = self else {
+            return false;
+        };
+        matches!(
+            fault,
+            LineFault::NoSuchNode { .. } | LineFault::NoSuchClass { .. }
+        )
+    }
+
     pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| match source.kind() {

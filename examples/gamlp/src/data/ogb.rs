@@ -141,7 +141,16 @@ impl GraphFolder {
             let edges = edges.join().expect("reading edges does not panic");
             (edges, features, labels)
         });
-        let (edges, features, labels) = (edges?, features?, labels?);
+        let edges = match edges {
+            // What the other files hold says whether the node or the number of nodes is wrong.
+            Err(error) if error.is_out_of_range() => {
+                features?;
+                labels?;
+                return Err(error);
+            }
+            edges => edges?,
+        };
+        let (features, labels) = (features?, labels?);
         Ok(GraphData {
             edges,
             rule: self.options.rule,
@@ -177,8 +186,8 @@ impl GraphFolder {
             edges.push(parse::edge(line, nodes)?);
             Ok(())
         };
-        let found = read_lines(&path, parse, |block| edges.extend(block))?;
-        expect_lines(path, found, count, "the number in num-edge-list.csv.gz")?;
+        let read = read_lines(&path, parse, |block| edges.extend(block));
+        expect_lines(path, read, count, "the number in num-edge-list.csv.gz")?;
         Ok(edges)
     }
 
@@ -192,8 +201,8 @@ impl GraphFolder {
         let room = nodes.saturating_mul(width).min(most_values(&path, 2));
         let mut values = Vec::with_capacity(room);
         let parse = |line: &[u8], values: &mut Vec<_>| parse::features(line, width, values);
-        let found = read_lines(&path, parse, |block| values.extend(block))?;
-        expect_lines(path, found, nodes, "the number in num-node-list.csv.gz")?;
+        let read = read_lines(&path, parse, |block| values.extend(block));
+        expect_lines(path, read, nodes, "the number in num-node-list.csv.gz")?;
         Ok(FeatureMatrix { width, values })
     }
 
@@ -204,19 +213,31 @@ impl GraphFolder {
             Ok(())
         };
         let mut labels = Vec::with_capacity(nodes.min(most_values(&path, 2)));
-        let found = read_lines(&path, parse, |block| labels.extend(block))?;
-        expect_lines(path, found, nodes, "the number in num-node-list.csv.gz")?;
+        let read = read_lines(&path, parse, |block| labels.extend(block));
+        expect_lines(path, read, nodes, "the number in num-node-list.csv.gz")?;
         Ok(Labels::new(labels))
     }
 }
 
+/// Compares the number of lines that were read with that which another file says. A number that is out
+/// of range may follow from a wrong count, so the lines are counted before it is reported.
 fn expect_lines(
     path: PathBuf,
-    found: u64,
+    read: Result<u64, DataError>,
     expected: usize,
     reason: &'static str,
 ) -> Result<(), DataError> {
     let expected = expected as u64;
+    let found = match read {
+        Err(error) if error.is_out_of_range() => {
+            let count = |_: &[u8], _: &mut Vec<()>| Ok(());
+            match read_lines(&path, count, |_| ())? {
+                found if found == expected => return Err(error),
+                found => found,
+            }
+        }
+        read => read?,
+    };
     match found == expected {
         true => Ok(()),
         false => Err(DataError::Lines {

@@ -221,6 +221,29 @@ fn counts_that_do_not_agree_are_named() {
 }
 
 /// What a file promises is not believed before it is read.
+/// Where both are wrong, the count is what is reported: numbers may be out of range because of it.
+#[test]
+fn counts_come_before_numbers_out_of_range() {
+    assert_eq!(
+        message("raw/edge", "0,1\n1,9\n"),
+        "raw/edge.csv.gz has 2 lines, but must have 4 (the number in num-edge-list.csv.gz)"
+    );
+    assert_eq!(
+        message("raw/node-label", "0\n1024\n"),
+        "raw/node-label.csv.gz has 2 lines, but must have 5 (the number in num-node-list.csv.gz)"
+    );
+    // The edge 2,3 is right, and the number of nodes is not.
+    assert_eq!(
+        message("raw/num-node-list", "3"),
+        "raw/node-feat.csv.gz has 5 lines, but must have 3 (the number in num-node-list.csv.gz)"
+    );
+    // A line of another form is no number, and ends the reading.
+    assert_eq!(
+        message("raw/edge", "0,1\n1\n"),
+        "raw/edge.csv.gz, line 2: it has 1 fields, but must have 2"
+    );
+}
+
 #[test]
 fn a_count_cannot_ask_for_all_memory() {
     let range = "but must be between 0 and 2147483647";
