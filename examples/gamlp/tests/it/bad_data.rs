@@ -1,7 +1,8 @@
 //! Every kind of bad input is named with its file and line.
 
 use crate::folder::{Files, gzip};
-use gamlp::{DataError, FeatureMatrix, FeatureSource, ReadOptions};
+use gamlp::{DataError, FeatureMatrix, FeatureSource, GamlpError, ReadOptions};
+use snack_burn::error::SparseError;
 use std::fs;
 
 /// The message for a graph in which one file has this text.
@@ -220,7 +221,6 @@ fn counts_that_do_not_agree_are_named() {
     );
 }
 
-/// What a file promises is not believed before it is read.
 /// Where both are wrong, the count is what is reported: numbers may be out of range because of it.
 #[test]
 fn counts_come_before_numbers_out_of_range() {
@@ -244,6 +244,7 @@ fn counts_come_before_numbers_out_of_range() {
     );
 }
 
+/// What a file promises is not believed before it is read.
 #[test]
 fn a_count_cannot_ask_for_all_memory() {
     let range = "but must be between 0 and 2147483647";
@@ -311,6 +312,20 @@ fn a_line_without_end_is_refused() {
         folder.message(&error),
         "raw/edge.csv.gz, line 1: it is longer than 67108864 bytes"
     );
+}
+
+/// Making such a graph takes 16 GB, so only the message is tested.
+#[test]
+fn a_graph_of_too_many_different_edges_is_named() {
+    let error = GamlpError::Graph {
+        name: "large".into(),
+        source: SparseError::TooManySlots { nnz: 1 << 31 },
+    };
+    assert_eq!(
+        error.to_string(),
+        "the graph large: a pattern of 2147483648 non-zeros is too large, expected 0..=2147483647"
+    );
+    assert_eq!(error.exit_code(), 1);
 }
 
 #[test]
