@@ -5,7 +5,7 @@
     examples/gamlp/scripts/seeds.py --seeds 10 target/release/examples/gamlp_dst \\
         --case dense="--mode dense" --case sparse="--sparsity 0.9" -- --data cora --epochs 100
 
-Options after `--` go to every run, those of a case to its runs alone. Accuracies are those of the epoch of the last
+Options after `--` go to every run, those of a case to its runs alone. `--json FILE` keeps what every run reached. Accuracies are those of the epoch of the last
 stage that was the best on the validation nodes; the deviation is that of a sample. Needs nothing but Python.
 """
 
@@ -37,6 +37,12 @@ def run(program, options, seed, folder):
     return best_epoch(out / "log.jsonl")
 
 
+def row(seed, line):
+    """What a run reached at its best epoch; an accuracy that was not measured is left out."""
+    kept = ("epoch", "valid_accuracy", "test_accuracy", "density")
+    return {"seed": seed} | {key: line[key] for key in kept if key in line}
+
+
 def spread(values):
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return f"{statistics.mean(values):.4f} +- {deviation:.4f}"
@@ -50,6 +56,7 @@ def main():
     parser.add_argument("program", help="path of gamlp_dst")
     parser.add_argument("--case", action="append", metavar='NAME="OPTIONS"', help="may be repeated")
     parser.add_argument("--seeds", type=int, default=10, help="seeds 0, 1, ... [default: 10]")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="file for the results of every run")
     args = parser.parse_args(arguments[:split])
     if args.seeds < 1:
         parser.error("--seeds must be at least 1")
@@ -57,6 +64,7 @@ def main():
     if any(len(case) != 2 for case in cases):
         parser.error('a --case is NAME="OPTIONS"')
 
+    found = []
     print(f"{'case':<16} {'seeds':>5}  {'validation':<17}  {'test':<17}  density")
     with tempfile.TemporaryDirectory() as folder:
         for name, options in cases:
@@ -66,6 +74,10 @@ def main():
             measured = [line["test_accuracy"] for line in lines if "test_accuracy" in line]
             test = spread(measured) if measured else "-"
             print(f"{name:<16} {args.seeds:>5}  {valid:<17}  {test:<17}  {lines[-1]['density']:.4f}", flush=True)
+            rows = [row(seed, line) for seed, line in enumerate(lines)]
+            found.append({"case": name, "options": options, "runs": rows})
+    if args.json:
+        args.json.write_text(json.dumps({"options": shlex.join(common), "cases": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

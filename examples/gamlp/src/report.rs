@@ -28,6 +28,8 @@ pub struct Summary {
     pub step_ms: f64,
     /// Bytes that the device holds ready for the run, where it says so.
     pub reserved_bytes: Option<u64>,
+    /// Bytes that all processes have on the GPU, where NVML says so.
+    pub nvml_bytes: Option<u64>,
     /// Energy that the GPU has used since the run started or resumed, in joules, where NVML counts it.
     pub joules: Option<f64>,
     /// Mean energy of the GPU in a training step, in millijoules, where NVML counts it.
@@ -106,6 +108,7 @@ impl Summary {
             constant_accuracy: trainer.stage().task().constant_accuracy(),
             step_ms: 1e3 * counters.train_seconds / steps.max(1) as f64,
             reserved_bytes: trainer.reserved_bytes(),
+            nvml_bytes: trainer.nvml_bytes(),
             joules: trainer.joules(),
             mj_per_step: trainer.mj_per_step(),
             seconds: trainer.seconds(),
@@ -166,16 +169,20 @@ impl fmt::Display for Summary {
             ("training step", format!("{:.2} ms", self.step_ms)),
             ("wall time", format!("{:.1} s", self.seconds)),
         ];
-        let reserved = self
-            .reserved_bytes
-            .map(|bytes| ("device memory", format!("{} bytes", grouped(bytes))));
+        let memory = [
+            ("device holds, bytes", self.reserved_bytes),
+            ("GPU by NVML, bytes", self.nvml_bytes),
+        ];
+        let memory = memory
+            .into_iter()
+            .filter_map(|(name, bytes)| Some((name, grouped(bytes?))));
         let energy = self
             .joules
             .map(|joules| ("energy of the GPU", format!("{joules:.1} J")));
         let step = self
             .mj_per_step
             .map(|mj| ("energy of a step", format!("{mj:.0} mJ")));
-        let rows = rows.into_iter().chain(reserved).chain(energy).chain(step);
+        let rows = rows.into_iter().chain(memory).chain(energy).chain(step);
         for (name, value) in rows {
             writeln!(f, "{name:<22}{value}")?;
         }

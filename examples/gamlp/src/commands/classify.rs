@@ -4,7 +4,7 @@ use core::fmt;
 use serde::Serialize;
 
 /// What a trained model takes a node for.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClassifiedNode {
     /// The node.
     pub node: u32,
@@ -14,6 +14,12 @@ pub struct ClassifiedNode {
     pub probability: f32,
     /// The class that the graph gives, if it gives one.
     pub label: Option<u32>,
+    /// The name of `class`, if the data set names its classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_name: Option<String>,
+    /// The name of `label`, where there are both.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_name: Option<String>,
 }
 
 /// Nodes and their classes, in the order that was asked for.
@@ -28,19 +34,29 @@ impl Classification {
     }
 }
 
-/// A line of names, and one for every node, with tabs between.
+/// A line of headings, and one for every node, with tabs between; the names of classes come last, if
+/// there are any.
 impl fmt::Display for Classification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.0.iter().any(|node| node.class_name.is_some());
         write!(f, "node\tclass\tprobability\tlabel")?;
+        if named {
+            write!(f, "\tclass name\tlabel name")?;
+        }
         for node in &self.0 {
+            let label = node.label.map_or("-".into(), |label| label.to_string());
             let ClassifiedNode {
-                node,
+                node: number,
                 class,
                 probability,
-                label,
+                ..
             } = node;
-            let label = label.map_or("-".into(), |label| label.to_string());
-            write!(f, "\n{node}\t{class}\t{probability:.4}\t{label}")?;
+            write!(f, "\n{number}\t{class}\t{probability:.4}\t{label}")?;
+            if named {
+                let names = [&node.class_name, &node.label_name];
+                let [class, label] = names.map(|name| name.as_deref().unwrap_or("-"));
+                write!(f, "\t{class}\t{label}")?;
+            }
         }
         Ok(())
     }
@@ -51,14 +67,21 @@ impl fmt::Display for Classification {
 /// # Errors
 ///
 /// [`GamlpError::Config`] if there is no such node or no `--run`, and those of [`infer`](super::infer())
-/// about the files of a run.
+/// about the files of a run; [`GamlpError::Data`] if names of classes cannot be read.
 pub fn classify(args: &InferArgs) -> Result<Classification, GamlpError> {
     let Some(dir) = &args.run else {
         let allowed = "given with --run, whose model it asks";
         return Err(ConfigError::new("--classify", listed(&args.classify), allowed).into());
     };
     let choice = args.device.unwrap_or_else(DeviceChoice::first);
-    let (Loaded { model, task, .. }, device) = load_run(args, dir, choice)?;
+    let (loaded, device) = load_run(args, dir, choice)?;
+    let Loaded {
+        model,
+        task,
+        options,
+        ..
+    } = loaded;
+    let names = options.graph.class_names(task.classes())?;
     let nodes = task.nodes();
     if let Some(node) = args.classify.iter().find(|&&node| node as usize >= nodes) {
         let allowed = format!("between 0 and {}: the graph has {nodes} nodes", nodes - 1);
@@ -69,11 +92,15 @@ pub fn classify(args: &InferArgs) -> Result<Classification, GamlpError> {
     let classify = |&node: &u32| {
         let logits = predictor.predict(&task.packed(&[node]));
         let (class, probability) = most_probable(&logits);
+        let label = task.label_of(node);
+        let name = |class: usize| Some(names.as_ref()?.of(class).to_string());
         ClassifiedNode {
             node,
             class,
             probability,
-            label: task.label_of(node),
+            label,
+            class_name: name(class),
+            label_name: label.and_then(|label| name(label as usize)),
         }
     };
     Ok(Classification(args.classify.iter().map(classify).collect()))
@@ -116,12 +143,31 @@ mod tests {
             class: 3,
             probability: 0.91234,
             label: None,
+            class_name: None,
+            label_name: None,
         };
-        let label = Some(2);
-        let found = Classification(vec![node, ClassifiedNode { label, ..node }]);
+        let labelled = ClassifiedNode {
+            label: Some(2),
+            ..node.clone()
+        };
+        let found = Classification(vec![node, labelled]);
         assert_eq!(
             found.to_string(),
             "node\tclass\tprobability\tlabel\n17\t3\t0.9123\t-\n17\t3\t0.9123\t2"
         );
+        let mut named = found.clone();
+        for node in &mut named.0 {
+            node.class_name = Some("Toys & Games".into());
+            node.label_name = node.label.map(|_| "Books".into());
+        }
+        assert_eq!(
+            named.to_string(),
+            "node\tclass\tprobability\tlabel\tclass name\tlabel name\n\
+             17\t3\t0.9123\t-\tToys & Games\t-\n17\t3\t0.9123\t2\tToys & Games\tBooks"
+        );
+        assert!(!found.to_json().to_string().contains("name"));
+        let first = &named.to_json()[0];
+        assert_eq!(first["class_name"], "Toys & Games");
+        assert!(first.get("label_name").is_none());
     }
 }

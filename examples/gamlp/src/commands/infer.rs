@@ -11,7 +11,7 @@ use crate::{
 };
 use burn::tensor::{Device, Tensor};
 use clap::{ArgAction, Parser};
-use snack_burn::prelude::Checkpoint;
+use snack_burn::{ops::newest_product, prelude::Checkpoint};
 use std::path::{Path, PathBuf};
 
 /// Fewest runs of a batch of several nodes.
@@ -131,7 +131,7 @@ impl InferArgs {
 pub(super) struct Loaded {
     pub model: Gamlp,
     pub task: NodeTask,
-    options: TrainOptions,
+    pub options: TrainOptions,
     weights: String,
 }
 
@@ -183,6 +183,7 @@ pub fn infer(args: &InferArgs) -> Result<InferReport, GamlpError> {
         }
     }
     let usage = device.memory_pool_usage();
+    let reading = meter.as_ref().and_then(GpuMeter::read);
     let governed = model.sparsifiable();
     let indices: usize = governed.iter().map(|layer| layer.index_bytes_now()).sum();
     let parameters = model.trainable_parameters();
@@ -197,6 +198,7 @@ pub fn infer(args: &InferArgs) -> Result<InferReport, GamlpError> {
         model_bytes: parameters * size_of::<f32>() + indices,
         reserved_bytes: usage.as_ref().map(|usage| usage.bytes_reserved),
         in_use_bytes: usage.as_ref().map(|usage| usage.bytes_in_use),
+        nvml_bytes: reading.map(|reading| reading.used_bytes),
         nodes: part.name(),
         node_count: nodes.len(),
         accuracy,
@@ -294,7 +296,9 @@ impl Bench<'_> {
         let layout = task.inputs().layout();
         let predictor = Predictor::of_model(model, layout, self.batch, self.captured, self.device);
         let inputs = self.inputs(task, nodes, layout);
-        self.row("model", predictor, &inputs)
+        let layers = model.sparsifiable();
+        let sparse = layers.into_iter().any(Projection::is_sparse);
+        self.row("model", sparse, predictor, &inputs)
     }
 
     /// The nodes of a run, in turns: they begin anew where they end.
@@ -314,25 +318,30 @@ impl Bench<'_> {
     fn head(&self, layer: &Projection) -> Result<InferRow, GamlpError> {
         let input = Tensor::ones([self.batch, layer.width()], self.device);
         let inputs = [vec![1.0; self.batch * layer.width()]];
-        let layer = layer.clone();
+        let (layer, sparse) = (layer.clone(), layer.is_sparse());
         let predictor = Predictor::new(input, self.captured, move |x| layer.forward(x));
-        self.row("head", predictor, &inputs)
+        self.row("head", sparse, predictor, &inputs)
     }
 
     fn row(
         &self,
         part: &'static str,
+        sparse: bool,
         mut predictor: Predictor,
         inputs: &[Vec<f32>],
     ) -> Result<InferRow, GamlpError> {
         predictor.write(&inputs[0]);
+        let forward = Timing::of_forward(&mut predictor, self.repeat, self.meter, self.device)?;
+        // A recorded pass was run before, to record it.
+        let routine = newest_product().filter(|_| sparse);
         Ok(InferRow {
             part,
             batch: self.batch,
             captured: self.captured,
             hardware: predictor.is_hardware(),
+            routine,
             runs: self.repeat.runs,
-            forward: Timing::of_forward(&mut predictor, self.repeat, self.meter, self.device)?,
+            forward,
             answer: Timing::of_answers(&mut predictor, inputs, self.repeat, self.meter)?,
         })
     }

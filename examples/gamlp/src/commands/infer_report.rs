@@ -2,6 +2,7 @@ use crate::{DeviceChoice, Timing, WeightMode};
 use core::fmt;
 use example_support::{counted, grouped};
 use serde::Serialize;
+use snack_burn::prelude::SpmmRoutine;
 
 /// What `gamlp_infer` found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,6 +25,8 @@ pub struct InferReport {
     pub reserved_bytes: Option<u64>,
     /// In use on the device after all runs: the model, and buffers of recorded graphs.
     pub in_use_bytes: Option<u64>,
+    /// Bytes that all processes have on the GPU after all runs, where NVML says so.
+    pub nvml_bytes: Option<u64>,
     /// The part of the graph that the accuracy is about.
     pub nodes: &'static str,
     /// Number of its nodes.
@@ -45,6 +48,8 @@ pub struct InferRow {
     pub captured: bool,
     /// Whether the device replays a hardware graph.
     pub hardware: bool,
+    /// The routine of the last sparse product of a run; absent if none is sparse.
+    pub routine: Option<SpmmRoutine>,
     /// Runs that were timed.
     pub runs: usize,
     /// Forward passes over an input on the device.
@@ -89,7 +94,11 @@ impl fmt::Display for InferReport {
         )?;
         if let (Some(reserved), Some(used)) = (self.reserved_bytes, self.in_use_bytes) {
             let (reserved, used) = (grouped(reserved), grouped(used));
-            writeln!(f, "device memory: {reserved} bytes reserved, {used} in use")?;
+            write!(f, "device memory: {reserved} bytes reserved, {used} in use")?;
+            if let Some(nvml) = self.nvml_bytes {
+                write!(f, ", NVML says {}", grouped(nvml))?;
+            }
+            writeln!(f)?;
         }
         if let Some(accuracy) = self.accuracy {
             let nodes = counted(self.node_count, "node");
@@ -101,7 +110,7 @@ impl fmt::Display for InferReport {
         }
         writeln!(
             f,
-            "\n{:<6}{:>7}  {:<10}{:>14}{:>11}{:>14}{:>11}{:>12}{:>14}",
+            "\n{:<6}{:>7}  {:<10}{:>14}{:>11}{:>14}{:>11}{:>12}{:>14}  routine",
             "part", "batch", "run", "forward, us", "95 %", "answer, us", "95 %", "mJ", "nodes/s"
         )?;
         for row in &self.rows {
@@ -111,9 +120,10 @@ impl fmt::Display for InferReport {
                 (true, false) => "repeated",
             };
             let energy = row.forward.mj.map_or("-".into(), |mj| format!("{mj:.3}"));
+            let routine = row.routine.map_or("-", SpmmRoutine::name);
             writeln!(
                 f,
-                "{:<6}{:>7}  {run:<10}{:>14.1}{:>11.1}{:>14.1}{:>11.1}{energy:>12}{:>14}",
+                "{:<6}{:>7}  {run:<10}{:>14.1}{:>11.1}{:>14.1}{:>11.1}{energy:>12}{:>14}  {routine}",
                 row.part,
                 row.batch,
                 row.forward.median_us,

@@ -80,6 +80,18 @@ pub enum LineFault {
         /// The split that holds it.
         split: &'static str,
     },
+    /// A class has a name already.
+    #[error("class {class} has a name already")]
+    NamedTwice {
+        /// The class.
+        class: usize,
+    },
+    /// A quoted field does not end with its quote.
+    #[error("the quotes of {text:?} do not end where it ends")]
+    Quotes {
+        /// The field.
+        text: String,
+    },
     /// It is longer than any line of such a file.
     #[error("it is longer than {max} bytes")]
     TooLong {
@@ -152,6 +164,24 @@ pub enum DataError {
         /// What says so.
         reason: &'static str,
     },
+    /// A class is not among those that have names.
+    #[error("{} has no line for class {class} after its header line, but must name all {classes} classes", path.display())]
+    NoName {
+        /// The file.
+        path: PathBuf,
+        /// The first class without a line.
+        class: usize,
+        /// Number of classes of the graph.
+        classes: usize,
+    },
+    /// There are several files of names.
+    #[error("{} must hold one file labelidx2*.csv.gz, but holds {}", path.display(), found.join(", "))]
+    SeveralNames {
+        /// The folder.
+        path: PathBuf,
+        /// The files found.
+        found: Vec<String>,
+    },
     /// A split holds no node.
     #[error("the split {} is empty", path.display())]
     EmptySplit {
@@ -206,6 +236,17 @@ impl LineFault {
 }
 
 impl DataError {
+    /// If a node or a class is one that the graph does not have by its counts.
+    pub(super) fn is_out_of_range(&self) -> bool {
+        let Self::Line { fault, .. } = self else {
+            return false;
+        };
+        matches!(
+            fault,
+            LineFault::NoSuchNode { .. } | LineFault::NoSuchClass { .. }
+        )
+    }
+
     pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| match source.kind() {

@@ -1,4 +1,5 @@
 mod cache;
+mod class_names;
 mod error;
 mod graph_data;
 mod lines;
@@ -11,6 +12,7 @@ mod temporary;
 mod write;
 
 pub use cache::{CacheError, GraphCache, SourceId};
+pub use class_names::ClassNames;
 pub use error::{DataError, LineFault};
 pub use graph_data::{EdgeRule, FeatureMatrix, FeatureSource, GraphData, Labels, NodeSplit};
 pub use note::GraphNote;

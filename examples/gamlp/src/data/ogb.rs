@@ -1,6 +1,6 @@
 use super::{
-    CacheError, DataError, EdgeRule, FeatureMatrix, FeatureSource, GraphCache, GraphData, Labels,
-    LineFault, SourceId,
+    CacheError, ClassNames, DataError, EdgeRule, FeatureMatrix, FeatureSource, GraphCache,
+    GraphData, Labels, LineFault, SourceId,
     lines::{most_values, read_lines},
     parse,
     split::{PARTS, read_split},
@@ -40,11 +40,12 @@ impl Default for ReadOptions {
 
 /// A folder in the node-property layout of the Open Graph Benchmark.
 ///
-/// `mapping/` and `processed/` are not read.
+/// Of `mapping/` only [names of classes](Self::class_names) are read, and `processed/` is not.
 #[derive(Debug, Clone)]
 pub struct GraphFolder {
     raw: PathBuf,
     split: PathBuf,
+    mapping: PathBuf,
     options: ReadOptions,
 }
 
@@ -60,6 +61,7 @@ impl GraphFolder {
         let found = Self {
             raw,
             split,
+            mapping: folder.join("mapping"),
             options,
         };
         for path in found.files() {
@@ -74,7 +76,17 @@ impl GraphFolder {
         Ok(found)
     }
 
-    /// Every file that is read.
+    /// What the classes are called, if the folder says so: the file `mapping/labelidx2*.csv.gz`.
+    ///
+    /// # Errors
+    ///
+    /// Any [`DataError`] about that file, with the line where there is one; a class without a name is
+    /// one.
+    pub fn class_names(&self, classes: usize) -> Result<Option<ClassNames>, DataError> {
+        ClassNames::read(&self.mapping, classes)
+    }
+
+    /// Every file that the graph is read from.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut names = vec!["num-node-list", "num-edge-list", "edge", "node-label"];
         if self.options.features == FeatureSource::File {
@@ -129,7 +141,16 @@ impl GraphFolder {
             let edges = edges.join().expect("reading edges does not panic");
             (edges, features, labels)
         });
-        let (edges, features, labels) = (edges?, features?, labels?);
+        let edges = match edges {
+            // What the other files hold says whether the node or the number of nodes is wrong.
+            Err(error) if error.is_out_of_range() => {
+                features?;
+                labels?;
+                return Err(error);
+            }
+            edges => edges?,
+        };
+        let (features, labels) = (features?, labels?);
         Ok(GraphData {
             edges,
             rule: self.options.rule,
@@ -165,8 +186,8 @@ impl GraphFolder {
             edges.push(parse::edge(line, nodes)?);
             Ok(())
         };
-        let found = read_lines(&path, parse, |block| edges.extend(block))?;
-        expect_lines(path, found, count, "the number in num-edge-list.csv.gz")?;
+        let read = read_lines(&path, parse, |block| edges.extend(block));
+        expect_lines(path, read, count, "the number in num-edge-list.csv.gz")?;
         Ok(edges)
     }
 
@@ -180,8 +201,8 @@ impl GraphFolder {
         let room = nodes.saturating_mul(width).min(most_values(&path, 2));
         let mut values = Vec::with_capacity(room);
         let parse = |line: &[u8], values: &mut Vec<_>| parse::features(line, width, values);
-        let found = read_lines(&path, parse, |block| values.extend(block))?;
-        expect_lines(path, found, nodes, "the number in num-node-list.csv.gz")?;
+        let read = read_lines(&path, parse, |block| values.extend(block));
+        expect_lines(path, read, nodes, "the number in num-node-list.csv.gz")?;
         Ok(FeatureMatrix { width, values })
     }
 
@@ -192,19 +213,31 @@ impl GraphFolder {
             Ok(())
         };
         let mut labels = Vec::with_capacity(nodes.min(most_values(&path, 2)));
-        let found = read_lines(&path, parse, |block| labels.extend(block))?;
-        expect_lines(path, found, nodes, "the number in num-node-list.csv.gz")?;
+        let read = read_lines(&path, parse, |block| labels.extend(block));
+        expect_lines(path, read, nodes, "the number in num-node-list.csv.gz")?;
         Ok(Labels::new(labels))
     }
 }
 
+/// Compares the number of lines that were read with that which another file says. A number that is out
+/// of range may follow from a wrong count, so the lines are counted before it is reported.
 fn expect_lines(
     path: PathBuf,
-    found: u64,
+    read: Result<u64, DataError>,
     expected: usize,
     reason: &'static str,
 ) -> Result<(), DataError> {
     let expected = expected as u64;
+    let found = match read {
+        Err(error) if error.is_out_of_range() => {
+            let count = |_: &[u8], _: &mut Vec<()>| Ok(());
+            match read_lines(&path, count, |_| ())? {
+                found if found == expected => return Err(error),
+                found => found,
+            }
+        }
+        read => read?,
+    };
     match found == expected {
         true => Ok(()),
         false => Err(DataError::Lines {

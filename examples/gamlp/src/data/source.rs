@@ -1,4 +1,6 @@
-use super::{CacheError, DataError, EdgeRule, FeatureSource, GraphData, GraphFolder, ReadOptions};
+use super::{
+    CacheError, ClassNames, DataError, EdgeRule, FeatureSource, GraphData, GraphFolder, ReadOptions,
+};
 use crate::{GamlpError, SyntheticGraph};
 use core::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
@@ -137,6 +139,22 @@ impl GraphSource {
             DataError::NoFeatures { path } => GamlpError::NoFeatures { path },
             other => GamlpError::Data(other),
         })
+    }
+}
+
+impl GraphSource {
+    /// What the `classes` classes are called, if a folder says so.
+    ///
+    /// # Errors
+    ///
+    /// [`GamlpError::Data`].
+    pub fn class_names(&self, classes: usize) -> Result<Option<ClassNames>, GamlpError> {
+        match self {
+            Self::Folder { path, options } => {
+                Ok(GraphFolder::open(path, options.clone())?.class_names(classes)?)
+            }
+            Self::Shipped | Self::Synthetic(_) => Ok(None),
+        }
     }
 }
 

@@ -80,6 +80,11 @@ impl HopFiles {
         }
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The file of a matrix.
     pub fn path(&self, kind: HopKind) -> PathBuf {
         let (name, hop) = match kind {
@@ -217,6 +222,15 @@ impl HopWriter {
         self.file.as_file().sync_all()?;
         let file = self.file.persist(&self.path).map_err(|error| error.error)?;
         Ok(MappedMatrix::new(&file, self.fields[4] as usize)?)
+    }
+
+    /// Leaves the file without a name, so that it goes with the last user of the matrix.
+    pub(super) fn finish_unnamed(self) -> Result<MappedMatrix, CacheError> {
+        let map = self.map.make_read_only()?;
+        Ok(MappedMatrix {
+            map: Arc::new(map),
+            width: self.fields[4] as usize,
+        })
     }
 }
 

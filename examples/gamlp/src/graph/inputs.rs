@@ -55,14 +55,11 @@ impl NodeInputs {
     }
 
     /// Takes another label embedding, for the next stage of training.
-    pub fn with_labels(
-        mut self,
-        seeds: &LabelSeeds,
-        propagator: &Propagator,
-        label_hops: usize,
-    ) -> Self {
-        self.label_embedding = seeds.embed(propagator, label_hops).into();
-        self
+    pub fn with_labels(self, label_embedding: NodeMatrix) -> Self {
+        Self {
+            label_embedding,
+            ..self
+        }
     }
 
     /// The features as given, then those of every hop.

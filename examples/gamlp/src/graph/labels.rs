@@ -1,5 +1,6 @@
 use super::Propagator;
 use crate::{FeatureMatrix, GraphData};
+use core::ops::ControlFlow;
 
 /// Nodes whose predicted classes are certain enough to be used as labels.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -90,5 +91,22 @@ impl LabelSeeds {
     /// The label embedding: the seeds propagated `hops` times.
     pub fn embed(&self, propagator: &Propagator, hops: usize) -> FeatureMatrix {
         propagator.last_hop(&self.0, hops)
+    }
+
+    /// Writes the label embedding into a matrix of the same shape. `done` is as in
+    /// [`Propagator::hops_into`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if the matrix is of another shape.
+    pub fn embed_into(
+        &self,
+        propagator: &Propagator,
+        hops: usize,
+        embedding: &mut [f32],
+        done: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        embedding.copy_from_slice(&self.0.values);
+        propagator.last_hop_into(&self.0, hops, embedding, done)
     }
 }

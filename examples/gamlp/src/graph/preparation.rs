@@ -58,6 +58,14 @@ impl Preparation {
         data.nodes() as u64 * width as u64 * size_of::<f32>() as u64
     }
 
+    /// Where the matrices of a graph lie.
+    pub(super) fn storage(&self, id: &GraphId, data: &GraphData) -> Storage {
+        match self.bytes(data) > self.host_bytes {
+            true => Storage::Files(HopFiles::new(&self.folder, id)),
+            false => Storage::Memory,
+        }
+    }
+
     /// Propagates the features, which it takes, and the labels to learn from; what lies in files from
     /// an earlier run is used again. Also returns the matrix of the graph, if that was needed.
     ///
@@ -69,19 +77,16 @@ impl Preparation {
         &self,
         id: &GraphId,
         data: &mut GraphData,
+        storage: &Storage,
         device: &Device,
     ) -> Result<(NodeInputs, Option<Propagator>), GamlpError> {
-        let storage = match self.bytes(data) > self.host_bytes {
-            true => Storage::Files(HopFiles::new(&self.folder, id)),
-            false => Storage::Memory,
-        };
         let (nodes, width, classes) = (data.nodes(), data.features.width, data.labels.classes());
         let features_given = HopKind::Features(0);
         let hops: Vec<_> = (1..=self.hops).map(HopKind::Features).collect();
         let labels = [HopKind::Labels(self.label_hops)];
         let all: Vec<_> = [features_given].into_iter().chain(hops.clone()).collect();
-        let kept_hops = self.reuse(&storage, &all, [nodes, width]);
-        let kept_labels = self.reuse(&storage, &labels, [nodes, classes]);
+        let kept_hops = self.reuse(storage, &all, [nodes, width]);
+        let kept_labels = self.reuse(storage, &labels, [nodes, classes]);
 
         let needed = kept_hops.is_none() || kept_labels.is_none() || self.keep_graph;
         let propagator = match needed {
@@ -97,10 +102,7 @@ impl Preparation {
             return Ok((NodeInputs::from_matrices(hops, labels), None));
         };
 
-        let failed = |source| GamlpError::HopFiles {
-            folder: self.folder.clone(),
-            source,
-        };
+        let failed = |source| storage.failure(source);
         let missing = [
             (kept_hops.is_none(), width, self.hops),
             (kept_labels.is_none(), classes, self.label_hops),
@@ -139,9 +141,7 @@ impl Preparation {
             None => {
                 let seeds = LabelSeeds::new(data, &ReliableSet::default());
                 let propagate = |views: &mut [&mut [f32]]| {
-                    let seeds = seeds.matrix();
-                    views[0].copy_from_slice(&seeds.values);
-                    graph.last_hop_into(seeds, self.label_hops, views[0], &mut done)
+                    seeds.embed_into(graph, self.label_hops, views[0], &mut done)
                 };
                 let propagated = storage.fill(&labels, [nodes, classes], interrupt, propagate);
                 propagated.map_err(failed)?.ok_or_else(stopped)?

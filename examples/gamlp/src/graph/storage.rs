@@ -1,7 +1,8 @@
 use super::{HopFiles, HopKind, NodeMatrix};
-use crate::{CacheError, FeatureMatrix, Interrupt};
+use crate::{CacheError, FeatureMatrix, GamlpError, Interrupt};
 use core::ops::ControlFlow;
 use rayon::prelude::*;
+use std::path::PathBuf;
 
 /// Where propagated matrices lie.
 #[derive(Debug, Clone)]
@@ -66,6 +67,44 @@ impl Storage {
                 finished.map(|matrix| Ok(Some(matrix?.into()))).collect()
             }
         }
+    }
+
+    /// A new matrix that no later run can use, which `fill` is given full of zeros. A file of it has no
+    /// name and goes with its last user.
+    ///
+    /// # Errors
+    ///
+    /// An error if a file cannot be written.
+    pub fn fill_unnamed(
+        &self,
+        kind: HopKind,
+        shape: [usize; 2],
+        fill: impl FnOnce(&mut [f32]),
+    ) -> Result<NodeMatrix, CacheError> {
+        let [nodes, width] = shape;
+        match self {
+            Self::Memory => {
+                let mut values = vec![0.0; nodes * width];
+                fill(&mut values);
+                Ok(FeatureMatrix { width, values }.into())
+            }
+            Self::Files(files) => {
+                let writers = files.create(&[kind], shape, &Interrupt::never())?;
+                let writer = writers.and_then(|mut writers| writers.pop());
+                let mut writer = writer.expect("one matrix was asked for");
+                fill(writer.values_mut());
+                Ok(writer.finish_unnamed()?.into())
+            }
+        }
+    }
+
+    /// What a file that cannot be written ends a run with.
+    pub fn failure(&self, source: CacheError) -> GamlpError {
+        let folder = match self {
+            Self::Memory => PathBuf::new(),
+            Self::Files(files) => files.folder().to_owned(),
+        };
+        GamlpError::HopFiles { folder, source }
     }
 
     /// The matrix itself, or a file of it; nothing if an interrupt comes.

@@ -1,6 +1,10 @@
-use super::{DeviceRows, LabelSeeds, NodeBatch, NodeInputs, Preparation, Propagator, ReliableSet};
+use super::{
+    DeviceRows, HopKind, LabelSeeds, NodeBatch, NodeInputs, Preparation, Propagator, ReliableSet,
+    storage::Storage,
+};
 use crate::{GamlpError, GraphData, GraphId, NodeSplit};
 use burn::tensor::Device;
+use core::ops::ControlFlow;
 
 /// A graph made ready for a network: hops and label embedding of every node, and the classes to learn.
 #[derive(Debug, Clone)]
@@ -11,6 +15,7 @@ pub struct NodeTask {
     /// `None` if no other labels are to be propagated.
     propagator: Option<Propagator>,
     inputs: NodeInputs,
+    storage: Storage,
     device_rows: Option<DeviceRows>,
     device_bytes: u64,
     label_hops: usize,
@@ -61,35 +66,53 @@ impl NodeTask {
                 found,
             });
         }
-        let (inputs, propagator) = preparation.inputs(&id, &mut data, device)?;
+        let storage = preparation.storage(&id, &data);
+        let (inputs, propagator) = preparation.inputs(&id, &mut data, &storage, device)?;
         let device_rows = DeviceRows::new(&inputs, &data.split, preparation.device_bytes, device);
         Ok(Self {
             id,
             data,
             propagator,
             inputs,
+            storage,
             device_rows,
             device_bytes: preparation.device_bytes,
             label_hops: preparation.label_hops,
         })
     }
 
-    /// Takes probabilities of reliable nodes for labels, beside the labels to learn from.
+    /// Takes probabilities of reliable nodes for labels, beside the labels to learn from. Their embedding
+    /// lies where the other matrices do, in a file that goes with the task where that is in files.
+    ///
+    /// # Errors
+    ///
+    /// [`GamlpError::HopFiles`] if that file cannot be written.
     ///
     /// # Panics
     ///
     /// Panics after [`without_graph`](Self::without_graph).
-    pub fn with_reliable(mut self, reliable: &ReliableSet) -> Self {
+    pub fn with_reliable(mut self, reliable: &ReliableSet) -> Result<Self, GamlpError> {
         let propagator = self.propagator.as_ref();
         let propagator = propagator.expect("NodeTask::with_reliable: the graph is still there");
         let seeds = LabelSeeds::new(&self.data, reliable);
         let device = propagator.matrix().device();
-        self.inputs = self.inputs.with_labels(&seeds, propagator, self.label_hops);
+        let hops = self.label_hops;
+        let embed = |embedding: &mut [f32]| {
+            let go_on = &mut || ControlFlow::Continue(());
+            let all = seeds.embed_into(propagator, hops, embedding, go_on);
+            debug_assert!(all.is_continue());
+        };
+        let shape = [self.nodes(), self.classes()];
+        let embedding = self
+            .storage
+            .fill_unnamed(HopKind::Labels(hops), shape, embed)
+            .map_err(|source| self.storage.failure(source))?;
+        self.inputs = self.inputs.with_labels(embedding);
         // The old rows go before the new ones come.
         self.device_rows = None;
         let split = &self.data.split;
         self.device_rows = DeviceRows::new(&self.inputs, split, self.device_bytes, &device);
-        self
+        Ok(self)
     }
 
     /// Frees the memory of the graph on the device, if no other labels are to be propagated.

@@ -31,6 +31,9 @@ pub struct LogLine {
     /// Bytes that the device holds ready for the run, where it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<u64>,
+    /// Bytes that all processes have on the GPU, where NVML says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvml_bytes: Option<u64>,
     /// Energy that the GPU has used since the run started or resumed, in joules, where NVML counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joules: Option<f64>,
@@ -80,6 +83,7 @@ mod tests {
             density: 0.1,
             accuracy: None,
             reserved_bytes: None,
+            nvml_bytes: None,
             joules: None,
             mj_per_step: None,
             update: None,

@@ -32,7 +32,16 @@ pub fn write_pictures(dir: &RunDir) -> Result<(), GamlpError> {
         ("to judge by", accuracy(|accuracy| accuracy.test)),
     ];
     let density = [("", points(&|line| Some(100.0 * line.density)))];
-    let memory = [("", points(&|line| Some(line.reserved_bytes? as f64 / 1e6)))];
+    let memory = [
+        (
+            "held for the run",
+            points(&|line| Some(line.reserved_bytes? as f64 / 1e6)),
+        ),
+        (
+            "on the GPU (NVML)",
+            points(&|line| Some(line.nvml_bytes? as f64 / 1e6)),
+        ),
+    ];
     let pictures = [
         plot::curves("Training loss", "nats per node", &loss, &updates),
         plot::curves("Nodes classified correctly", "%", &accuracies, &updates),
@@ -42,7 +51,7 @@ pub fn write_pictures(dir: &RunDir) -> Result<(), GamlpError> {
             &density,
             &updates,
         ),
-        plot::curves("Device memory held for the run", "MB", &memory, &updates),
+        plot::curves("Device memory", "MB", &memory, &updates),
     ];
     for (name, picture) in PICTURES.into_iter().zip(pictures) {
         if let Ok(picture) = picture {

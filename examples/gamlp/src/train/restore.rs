@@ -22,7 +22,7 @@ pub(crate) fn restore_stage(
     for (index, best) in (1..=counters.stage).zip(&counters.best) {
         let teacher = load_best(options, best, device, dir)?;
         let device = device.clone().without_autodiff();
-        stage = stage.next(&teacher, options, index, &device);
+        stage = stage.next(&teacher, options, index, &device)?;
     }
     Ok(stage)
 }

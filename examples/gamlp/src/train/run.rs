@@ -157,6 +157,7 @@ fn end_of_epoch(trainer: &mut Trainer, speed: &mut Speed) -> Result<LogLine, Gam
         nodes_per_second,
         density: trainer.density(),
         reserved_bytes: trainer.reserved_bytes(),
+        nvml_bytes: trainer.nvml_bytes(),
         joules: trainer.joules(),
         mj_per_step: trainer.mj_per_step(),
         update,

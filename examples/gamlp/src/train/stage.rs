@@ -1,5 +1,5 @@
 use super::{BatchTargets, Batches, EpochOrder, TrainOptions, all_logits};
-use crate::{Gamlp, NodeBatch, NodeTask, ReliableSet};
+use crate::{Gamlp, GamlpError, NodeBatch, NodeTask, ReliableSet};
 use burn::tensor::Device;
 
 /// What a stage of training learns from.
@@ -25,20 +25,24 @@ impl Stage {
 
     /// Stage number `index`, taught by the best model of the stage before, in evaluation mode and on
     /// `device`.
+    ///
+    /// # Errors
+    ///
+    /// [`GamlpError::HopFiles`] if its label embedding cannot be kept in a file where it must.
     pub fn next(
         self,
         teacher: &Gamlp,
         options: &TrainOptions,
         index: usize,
         device: &Device,
-    ) -> Self {
+    ) -> Result<Self, GamlpError> {
         let logits = all_logits(teacher, &self.task, options.batch, device);
         let split = self.task.split();
         let candidates = split.valid.iter().chain(&split.test).copied();
         let reliable =
             ReliableSet::select(&logits, candidates, options.threshold, options.temperature);
-        let task = self.task.with_reliable(&reliable);
-        Self::new(task, reliable, options, index)
+        let task = self.task.with_reliable(&reliable)?;
+        Ok(Self::new(task, reliable, options, index))
     }
 
     fn new(task: NodeTask, reliable: ReliableSet, options: &TrainOptions, index: usize) -> Self {

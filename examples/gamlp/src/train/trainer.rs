@@ -192,7 +192,8 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// [`GamlpError::Topology`] as [`new`](Self::new).
+    /// [`GamlpError::Topology`] as [`new`](Self::new); [`GamlpError::HopFiles`] as
+    /// [`NodeTask::with_reliable`].
     ///
     /// # Panics
     ///
@@ -207,7 +208,7 @@ impl Trainer {
         let seconds = self.seconds();
         let teacher = self.best.expect("a stage ends with an evaluation").model;
         let device = self.device.inner();
-        let stage = self.stage.next(&teacher, &self.options, index, &device);
+        let stage = self.stage.next(&teacher, &self.options, index, &device)?;
         let counters = Counters {
             stage: index,
             step: 0,
@@ -378,6 +379,12 @@ impl Trainer {
     pub fn reserved_bytes(&self) -> Option<u64> {
         let usage = self.device.clone().inner().memory_pool_usage();
         usage.map(|usage| usage.bytes_reserved)
+    }
+
+    /// Bytes that all processes have on the GPU, where NVML says so.
+    pub fn nvml_bytes(&self) -> Option<u64> {
+        let (meter, _) = self.meter.as_ref()?;
+        Some(meter.read()?.used_bytes)
     }
 
     /// Energy that the GPU has used since this was made, in joules, where NVML counts it.

@@ -1,7 +1,8 @@
 //! Every kind of bad input is named with its file and line.
 
 use crate::folder::{Files, gzip};
-use gamlp::{DataError, FeatureMatrix, FeatureSource, ReadOptions};
+use gamlp::{DataError, FeatureMatrix, FeatureSource, GamlpError, ReadOptions};
+use snack_burn::error::SparseError;
 use std::fs;
 
 /// The message for a graph in which one file has this text.
@@ -220,6 +221,29 @@ fn counts_that_do_not_agree_are_named() {
     );
 }
 
+/// Where both are wrong, the count is what is reported: numbers may be out of range because of it.
+#[test]
+fn counts_come_before_numbers_out_of_range() {
+    assert_eq!(
+        message("raw/edge", "0,1\n1,9\n"),
+        "raw/edge.csv.gz has 2 lines, but must have 4 (the number in num-edge-list.csv.gz)"
+    );
+    assert_eq!(
+        message("raw/node-label", "0\n1024\n"),
+        "raw/node-label.csv.gz has 2 lines, but must have 5 (the number in num-node-list.csv.gz)"
+    );
+    // The edge 2,3 is right, and the number of nodes is not.
+    assert_eq!(
+        message("raw/num-node-list", "3"),
+        "raw/node-feat.csv.gz has 5 lines, but must have 3 (the number in num-node-list.csv.gz)"
+    );
+    // A line of another form is no number, and ends the reading.
+    assert_eq!(
+        message("raw/edge", "0,1\n1\n"),
+        "raw/edge.csv.gz, line 2: it has 1 fields, but must have 2"
+    );
+}
+
 /// What a file promises is not believed before it is read.
 #[test]
 fn a_count_cannot_ask_for_all_memory() {
@@ -288,6 +312,20 @@ fn a_line_without_end_is_refused() {
         folder.message(&error),
         "raw/edge.csv.gz, line 1: it is longer than 67108864 bytes"
     );
+}
+
+/// Making such a graph takes 16 GB, so only the message is tested.
+#[test]
+fn a_graph_of_too_many_different_edges_is_named() {
+    let error = GamlpError::Graph {
+        name: "large".into(),
+        source: SparseError::TooManySlots { nnz: 1 << 31 },
+    };
+    assert_eq!(
+        error.to_string(),
+        "the graph large: a pattern of 2147483648 non-zeros is too large, expected 0..=2147483647"
+    );
+    assert_eq!(error.exit_code(), 1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod bad_data;
 mod cache;
+mod class_names;
 mod cli;
 mod cora;
 mod data;

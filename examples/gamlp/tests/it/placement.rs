@@ -69,9 +69,12 @@ fn files_hold_what_memory_does_and_are_used_again() {
         ..preparation
     });
     assert_eq!(time(), before);
-    let other = task.with_reliable(&ReliableSet::default());
+    let other = task.with_reliable(&ReliableSet::default()).unwrap();
     assert_eq!(bits(&other), expected);
-    assert!(!other.inputs().label_embedding().is_file());
+    // Its embedding belongs to one model, so that no run can use it again.
+    assert!(other.inputs().label_embedding().is_file());
+    #[cfg(unix)]
+    assert_eq!(names(&folder), written);
 }
 
 #[test]
@@ -231,7 +234,7 @@ fn rows_on_the_device_are_those_of_the_host() {
                 }
             }
         }
-        let other = task.with_reliable(&ReliableSet::default());
+        let other = task.with_reliable(&ReliableSet::default()).unwrap();
         assert_eq!(other.rows_on_device(), expected);
     }
 }
@@ -254,7 +257,10 @@ fn rows_on_the_device_follow_the_labels() {
     };
     reliable.probabilities.width = 5;
     reliable.probabilities.values = vec![0.1, 0.9, 0.0, 0.0, 0.0];
-    let of = |bytes| prepare(&preparation(bytes)).with_reliable(&reliable);
+    let of = |bytes| {
+        let task = prepare(&preparation(bytes)).with_reliable(&reliable);
+        task.unwrap()
+    };
     let (found, expected) = (of(u64::MAX), of(0));
     let nodes = &data.split.test[..50];
     let labels = |task: &NodeTask| task.batch(nodes, &device()).label_embedding;
@@ -263,8 +269,13 @@ fn rows_on_the_device_follow_the_labels() {
 
 #[test]
 fn runs_with_inputs_elsewhere_are_the_same_runs() {
+    let stages = |dir: &Path| Args {
+        epochs: vec![4, 3],
+        threshold: Some(0.6),
+        ..tiny(dir)
+    };
     let plain = tempfile::tempdir().unwrap();
-    finish(&tiny(plain.path())).unwrap();
+    finish(&stages(plain.path())).unwrap();
     let other = tempfile::tempdir().unwrap();
     let args = Args {
         graph: GraphArgs {
@@ -273,7 +284,7 @@ fn runs_with_inputs_elsewhere_are_the_same_runs() {
             cache: Some(other.path().join("cache")),
             ..GraphArgs::default()
         },
-        ..tiny(other.path())
+        ..stages(other.path())
     };
     finish(&args).unwrap();
     let results = |dir: &Path| -> Vec<_> {

@@ -1,4 +1,4 @@
-use gamlp::{EdgeRule, GraphData, GraphFolder, ReadOptions, SyntheticGraph};
+use gamlp::{EdgeRule, GraphData, GraphFolder, ReadOptions, SyntheticGraph, SyntheticSize};
 use std::path::Path;
 
 fn graph() -> GraphData {
@@ -21,6 +21,22 @@ fn sizes_are_as_asked_for() {
     all.sort_unstable();
     assert_eq!(all, (0..600).collect::<Vec<u32>>());
     assert!(data.edges.as_flattened().iter().all(|&node| node < 600));
+}
+
+/// The numbers of ogbn-products as published; the splits are shares of four digits here.
+#[test]
+fn the_sizes_of_products_are_those_published() {
+    let graph = SyntheticGraph::products();
+    assert_eq!(
+        (graph.nodes, graph.edges, graph.features, graph.classes),
+        (2_449_029, 61_859_140, 100, 47)
+    );
+    for (share, published) in [(graph.train, 196_615.0), (graph.valid, 39_323.0)] {
+        let nodes = share * graph.nodes as f64;
+        assert!((nodes / published - 1.0).abs() < 0.005, "{nodes}");
+    }
+    let size: SyntheticSize = "products".parse().unwrap();
+    assert_eq!(size.graph(), graph);
 }
 
 #[test]
