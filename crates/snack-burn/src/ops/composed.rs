@@ -5,7 +5,7 @@ use burn::backend::{Backend, TensorMetadata};
 use burn::tensor::{FloatDType, IndexingUpdateOp, Shape, Slice, TensorData, read_sync};
 
 use super::select::{Mask, Selected, select_panel, select_rows};
-use super::{GradientPanel, Index, IndexWidth, SpmmRoutine, note_product};
+use super::{GradientPanel, Index, IndexWidth};
 
 /// `Y = X W^T` by gathering the columns of `x` and adding the products to their rows.
 pub fn spmm<B: Backend>(
@@ -155,7 +155,6 @@ fn gather_scatter<B: Backend>(
     if batch == 0 || nnz == 0 {
         return output;
     }
-    note_product(SpmmRoutine::Composed);
     let values = B::float_reshape(values, Shape::new([1, nnz]));
     let products = B::float_mul(B::float_select(x, 1, from), values);
     B::float_select_assign(output, 1, to, products, IndexingUpdateOp::Add)

@@ -11,7 +11,7 @@ use crate::{
 };
 use burn::tensor::{Device, Tensor};
 use clap::{ArgAction, Parser};
-use snack_burn::{ops::newest_product, prelude::Checkpoint};
+use snack_burn::prelude::Checkpoint;
 use std::path::{Path, PathBuf};
 
 /// Fewest runs of a batch of several nodes.
@@ -296,9 +296,7 @@ impl Bench<'_> {
         let layout = task.inputs().layout();
         let predictor = Predictor::of_model(model, layout, self.batch, self.captured, self.device);
         let inputs = self.inputs(task, nodes, layout);
-        let layers = model.sparsifiable();
-        let sparse = layers.into_iter().any(Projection::is_sparse);
-        self.row("model", sparse, predictor, &inputs)
+        self.row("model", predictor, &inputs)
     }
 
     /// The nodes of a run, in turns: they begin anew where they end.
@@ -318,30 +316,25 @@ impl Bench<'_> {
     fn head(&self, layer: &Projection) -> Result<InferRow, GamlpError> {
         let input = Tensor::ones([self.batch, layer.width()], self.device);
         let inputs = [vec![1.0; self.batch * layer.width()]];
-        let (layer, sparse) = (layer.clone(), layer.is_sparse());
+        let layer = layer.clone();
         let predictor = Predictor::new(input, self.captured, move |x| layer.forward(x));
-        self.row("head", sparse, predictor, &inputs)
+        self.row("head", predictor, &inputs)
     }
 
     fn row(
         &self,
         part: &'static str,
-        sparse: bool,
         mut predictor: Predictor,
         inputs: &[Vec<f32>],
     ) -> Result<InferRow, GamlpError> {
         predictor.write(&inputs[0]);
-        let forward = Timing::of_forward(&mut predictor, self.repeat, self.meter, self.device)?;
-        // A recorded pass was run before, to record it.
-        let routine = newest_product().filter(|_| sparse);
         Ok(InferRow {
             part,
             batch: self.batch,
             captured: self.captured,
             hardware: predictor.is_hardware(),
-            routine,
             runs: self.repeat.runs,
-            forward,
+            forward: Timing::of_forward(&mut predictor, self.repeat, self.meter, self.device)?,
             answer: Timing::of_answers(&mut predictor, inputs, self.repeat, self.meter)?,
         })
     }

@@ -2,7 +2,6 @@ use crate::{DeviceChoice, Timing, WeightMode};
 use core::fmt;
 use example_support::{counted, grouped};
 use serde::Serialize;
-use snack_burn::prelude::SpmmRoutine;
 
 /// What `gamlp_infer` found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,9 +24,9 @@ pub struct InferReport {
     pub reserved_bytes: Option<u64>,
     /// In use on the device after all runs: the model, and buffers of recorded graphs.
     pub in_use_bytes: Option<u64>,
+    /// The part of the graph that the accuracy is about.
     /// Bytes that all processes have on the GPU after all runs, where NVML says so.
     pub nvml_bytes: Option<u64>,
-    /// The part of the graph that the accuracy is about.
     pub nodes: &'static str,
     /// Number of its nodes.
     pub node_count: usize,
@@ -48,8 +47,6 @@ pub struct InferRow {
     pub captured: bool,
     /// Whether the device replays a hardware graph.
     pub hardware: bool,
-    /// The routine of the last sparse product of a run; absent if none is sparse.
-    pub routine: Option<SpmmRoutine>,
     /// Runs that were timed.
     pub runs: usize,
     /// Forward passes over an input on the device.
@@ -110,7 +107,7 @@ impl fmt::Display for InferReport {
         }
         writeln!(
             f,
-            "\n{:<6}{:>7}  {:<10}{:>14}{:>11}{:>14}{:>11}{:>12}{:>14}  routine",
+            "\n{:<6}{:>7}  {:<10}{:>14}{:>11}{:>14}{:>11}{:>12}{:>14}",
             "part", "batch", "run", "forward, us", "95 %", "answer, us", "95 %", "mJ", "nodes/s"
         )?;
         for row in &self.rows {
@@ -120,10 +117,9 @@ impl fmt::Display for InferReport {
                 (true, false) => "repeated",
             };
             let energy = row.forward.mj.map_or("-".into(), |mj| format!("{mj:.3}"));
-            let routine = row.routine.map_or("-", SpmmRoutine::name);
             writeln!(
                 f,
-                "{:<6}{:>7}  {run:<10}{:>14.1}{:>11.1}{:>14.1}{:>11.1}{energy:>12}{:>14}  {routine}",
+                "{:<6}{:>7}  {run:<10}{:>14.1}{:>11.1}{:>14.1}{:>11.1}{energy:>12}{:>14}",
                 row.part,
                 row.batch,
                 row.forward.median_us,

@@ -110,11 +110,6 @@ impl Projection {
         }
     }
 
-    /// If only the non-zero weights are stored.
-    pub fn is_sparse(&self) -> bool {
-        matches!(self, Self::Sparse(_))
-    }
-
     /// Number of weights that exist, where the layer knows it without asking the device.
     pub fn nnz(&self) -> Option<usize> {
         match self {

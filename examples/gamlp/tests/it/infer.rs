@@ -6,8 +6,6 @@ use gamlp::{
     Args, GamlpError, GraphSource, InferArgs, InferReport, Interrupt, Part, Predictor,
     TrainOptions, WeightMode,
 };
-#[cfg(feature = "flex")]
-use snack_burn::prelude::SpmmRoutine;
 use std::path::Path;
 
 fn options(mode: WeightMode) -> TrainOptions {
@@ -186,29 +184,6 @@ fn a_report_has_every_part_batch_and_run() {
         ..quick(None)
     };
     assert_eq!(infer(&args).unwrap().rows.len(), 1);
-}
-
-/// On Flex one routine serves all batches; on other back ends the batch decides (docs/kernels.md).
-#[test]
-#[cfg(feature = "flex")]
-fn a_report_names_the_routine_of_sparse_products() {
-    let routines = |mode| -> Vec<_> {
-        let args = InferArgs {
-            mode: Some(mode),
-            batch: Some(4096),
-            ..quick(None)
-        };
-        let rows = infer(&args).unwrap().rows;
-        rows.iter().map(|row| (row.batch, row.routine)).collect()
-    };
-    let by_rule = Some(SpmmRoutine::HostRows);
-    for (mode, expected) in [(WeightMode::Sparse, by_rule), (WeightMode::Masked, None)] {
-        let found = routines(mode);
-        assert_eq!(found.len(), 8);
-        for (batch, routine) in found {
-            assert_eq!(routine, expected, "{mode} at batch {batch}");
-        }
-    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::spmm::{Rows, Values, spmm};
 use crate::ops::select::{Mask, Selected, select_panel, select_rows};
 use crate::ops::{
     ColumnOrder, GradientPanel, Index, RoutineError, Routines, SddmmRoutine, SparseOps,
-    SpmmRoutine, composed, note_product,
+    SpmmRoutine, composed,
 };
 
 const AVAILABLE: &str = "auto, estimated, composed, host_rows";
@@ -160,7 +160,6 @@ fn product<T: Real + Element + Pod>(
     index: &Index<Flex>,
     x: &FlexTensor,
 ) -> FlexTensor {
-    note_product(SpmmRoutine::HostRows);
     let (values, x) = (values.to_contiguous(), x.to_contiguous());
     let [rows, features] = index.shape;
     let batch = x.shape()[0];
@@ -179,7 +178,6 @@ fn transposed<T: Real + Element + Pod>(
     index: &Index<Flex>,
     y: &FlexTensor,
 ) -> FlexTensor {
-    note_product(SpmmRoutine::HostRows);
     let (values, y) = (values.to_contiguous(), y.to_contiguous());
     let [rows, features] = index.shape;
     let batch = y.shape()[0];

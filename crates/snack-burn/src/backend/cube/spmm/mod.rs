@@ -16,7 +16,7 @@ use burn_cubecl::tensor::CubeTensor;
 
 use super::transpose::{is_feature_major, to_batch_major};
 use super::{packs, panel};
-use crate::ops::{Layout, RoutineError, SpmmRoutine, note_product};
+use crate::ops::{Layout, RoutineError, SpmmRoutine};
 
 const AVAILABLE: &str = "auto, estimated, composed, coo_atomic, panel, row_block, row_plane, \
                          row_scatter, row_tile, row_unit, row_vector";
@@ -106,7 +106,6 @@ pub(super) fn spmm(
 }
 
 fn launch(problem: &SpmmProblem, routine: SpmmRoutine) -> Result<CubeTensor, RoutineError> {
-    note_product(routine);
     match routine {
         SpmmRoutine::CooAtomic => coo_atomic::launch(&problem.batch_major()),
         SpmmRoutine::Panel => panel::spmm(problem),
