@@ -50,7 +50,12 @@ pub struct Args {
     #[arg(long, default_value_t = 2000)]
     pub samples: usize,
     /// What is timed on a single node; the network takes a while to tune where it is new.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "head,network")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "head,network"
+    )]
     pub parts: Vec<Part>,
     /// Runs in the graph that device times are measured with.
     #[arg(long, default_value_t = 20)]
