@@ -12,7 +12,7 @@ use burn::optim::momentum::MomentumConfig;
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::activation::tanh;
 use burn::tensor::{Device, Tensor};
-use snack_burn::dist::{Communicator, communicators_with_patience, reduce_gradients};
+use snack_burn::dist::{Alone, Communicator, communicators_with_patience, reduce_gradients};
 use snack_burn::nn::sparse_layers;
 use snack_burn::prelude::*;
 
@@ -106,6 +106,19 @@ impl Rank {
             ranks,
             optim: SgdConfig::new().with_momentum(momentum).init(),
             step: 0,
+        }
+    }
+
+    /// Goes on with the batches of all ranks, from the saved state of this one.
+    pub fn alone(self, config: &DstConfig) -> Self {
+        let state = self.dst.state().to_bytes().unwrap();
+        let state = DstState::from_bytes(state).unwrap();
+        let dst = config.init_from(&self.net, state).unwrap();
+        let alone = Self::with_updater(self.net, dst, Arc::new(Alone));
+        Self {
+            optim: self.optim,
+            step: self.step,
+            ..alone
         }
     }
 

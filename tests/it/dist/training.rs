@@ -4,11 +4,9 @@ use std::ops::Range;
 
 use burn::tensor::Device;
 use snack_burn::dist::{Fingerprint, Traffic, check_values};
-use snack_burn::dst::{Composed, Magnitude};
 use snack_burn::prelude::*;
 
 use super::group::{Net, Rank, host, on_devices, on_ranks};
-use crate::dst::probe::{Probe, Seen};
 use crate::support::{assert_within, flex};
 
 /// Losses of every step, fingerprints after every update, and the end, of all ranks.
@@ -173,61 +171,6 @@ fn patterns_stay_equal_through_ten_updates() {
         };
         patterns_stay_equal(&host(2), preset, least);
     }
-}
-
-/// What a criterion sees of the gradient is that of the whole batch, also when a window of several
-/// steps adds up.
-pub fn factors_are_joined(devices: &[Device], tolerance: f64) {
-    let seen = |devices: &[Device]| -> Vec<Vec<Seen>> {
-        let start = Net::new(3, &devices[0].clone().autodiff());
-        let seen = on_devices(devices, |ranks, device| {
-            let probe = Probe::default();
-            let config = DstConfig::rigl(40).with_every(4).with_accumulate(3);
-            let method = Composed::new(Magnitude, probe.clone());
-            let rule = config.rule_of(method).unwrap();
-            let net = start.replica_on(&device);
-            let dst = Dst::new(&net, rule, 1, DstState::default()).unwrap();
-            let mut rank = Rank::with_updater(net, dst, ranks);
-            for _ in 0..4 {
-                rank.step().unwrap();
-            }
-            probe.take()
-        });
-        seen.into_iter().map(|seen| seen.unwrap()).collect()
-    };
-    let [one, all] = [&devices[..1], devices].map(seen);
-    for found in &all {
-        assert_eq!(found.len(), 2);
-        assert_eq!(*found, all[0]);
-    }
-    for (found, expected) in all[0].iter().zip(&one[0]) {
-        assert_eq!(
-            (&found.layer, found.batch),
-            (&expected.layer, expected.batch)
-        );
-        assert_within(&found.layer, &found.gradient, &expected.gradient, tolerance);
-    }
-}
-
-#[test]
-fn factors_are_those_of_all_ranks() {
-    if flex().is_some() {
-        factors_are_joined(&host(2), 1e-6);
-    }
-}
-
-/// Between two steps of a growth window the state holds the factors of all ranks, so that any rank's
-/// checkpoint continues on one device.
-#[test]
-fn the_state_of_a_rank_is_that_of_the_group() {
-    if flex().is_none() {
-        return;
-    }
-    let config = DstConfig::rigl(40).with_every(4).with_accumulate(3);
-    let (one, two) = (run(&host(1), 3, &config), run(&host(2), 3, &config));
-    assert_eq!(two[0].state, two[1].state);
-    let [one, two] = [&one[0], &two[0]].map(|run| run.state.to_bytes().unwrap().len());
-    assert_eq!(one, two);
 }
 
 /// Rules that draw from other seeds agree with rank 0 all the same.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::tensor::Device;
 
 use super::group::{host, in_time};
-use super::{failures, reductions, training};
+use super::{failures, reductions, training, windows};
 use crate::support::flex;
 
 static DEVICES: Mutex<()> = Mutex::new(());
@@ -57,7 +57,7 @@ fn two_learn_like_one_with_the_whole_batch() {
 #[test]
 #[ignore = "needs two CUDA devices"]
 fn factors_are_those_of_both() {
-    on_two_gpus(|devices| training::factors_are_joined(devices, 1e-5));
+    on_two_gpus(|devices| windows::factors_are_joined(devices, 1e-5));
 }
 
 /// The host decides the same number of connections, not the same ones: scores are rounded otherwise.
