@@ -18,7 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use snack_burn::dist::reduce_gradients;
 
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(name = "data_parallel")]
 struct Args {
     /// The devices, as in cuda:0,cuda:1.
@@ -189,7 +189,8 @@ fn measure(
         indices: args.devices.indices[..devices.len()].to_vec(),
         ..args.devices.clone()
     };
-    on_devices(devices, |device, ranks| {
+    let (args, count) = (args.clone(), devices.len());
+    on_devices(devices, move |device, ranks| {
         let tracked = device.clone().autodiff();
         let mut model = config.init(1, &tracked).with_precision(args.precision);
         let mut optim = ModuleOptimizer::from(FusedAdamW::new(FusedAdamWConfig {
@@ -199,8 +200,8 @@ fn measure(
             weight_decay: 0.1,
         }));
         let seed = 2 * ranks.rank() as u64;
-        let tokens = random_tokens(args, seed, &tracked);
-        let targets = random_tokens(args, seed + 1, &tracked);
+        let tokens = random_tokens(&args, seed, &tracked);
+        let targets = random_tokens(&args, seed + 1, &tracked);
         let (mut steps, mut reductions, mut last) = (Vec::new(), Vec::new(), 0.0);
         // Whole steps first, then steps that wait before and after the reduction.
         let whole = args.warmup + args.steps;
@@ -242,11 +243,11 @@ fn measure(
             context: args.context,
             step_ms,
             reduce_ms: median(reductions),
-            tokens_per_second: (devices.len() * args.batch * args.context) as f64 / step_ms * 1e3,
+            tokens_per_second: (count * args.batch * args.context) as f64 / step_ms * 1e3,
             efficiency: None,
             reduced_bytes: reduced,
             mlp_bytes: reduced.saturating_sub(4 * dense as u64),
-            mlp_expected_bytes: match devices.len() {
+            mlp_expected_bytes: match count {
                 1 => 0,
                 _ => 4 * weights as u64,
             },

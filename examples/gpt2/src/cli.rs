@@ -260,12 +260,13 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         RunDir::check_free(out, args.overwrite)?;
     }
     let corpus = load_corpus(args, &options)?;
-    finished(on_devices(&devices, |device, ranks| {
+    let (args, interrupt) = (args.clone(), interrupt.clone());
+    finished(on_devices(&devices, move |device, ranks| {
         let (options, corpus) = (options.clone(), corpus.clone());
         let trainer = match &init {
             None => Trainer::new(options, corpus, device)?,
             Some(init) => {
-                let model = init.load(args, device, ranks.rank() == 0)?;
+                let model = init.load(&args, device, ranks.rank() == 0)?;
                 let options = TrainOptions {
                     model: model.config.model,
                     ..options
@@ -276,7 +277,7 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         // No file is written before all devices have their model.
         let trainer = trainer.with_ranks(ranks)?;
         if trainer.rank() > 0 {
-            return train(trainer, None, interrupt);
+            return train(trainer, None, &interrupt);
         }
         let dir = match &args.out {
             Some(out) => RunDir::create(out, args.overwrite)?,
@@ -287,7 +288,7 @@ fn start(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
         // The checkpoint first: a run killed in between resumes at step 0 and drops the old log.
         trainer.save(&dir.checkpoint())?;
         let mut log = LogWriter::create(&dir.log())?;
-        drive(args, trainer, &dir, &mut log, interrupt)
+        drive(&args, trainer, &dir, &mut log, &interrupt)
     }))
 }
 
@@ -344,7 +345,8 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
     let per_step = [&state.options, &options].map(TrainOptions::windows_per_step);
     // Each device takes a copy; the first one takes what was read already.
     let read = Mutex::new(Some(checkpoint));
-    finished(on_devices(&devices, |device, ranks| {
+    let (args, interrupt) = (args.clone(), interrupt.clone());
+    finished(on_devices(&devices, move |device, ranks| {
         let read = read.lock().unwrap_or_else(PoisonError::into_inner).take();
         let checkpoint = match read {
             Some(checkpoint) => checkpoint,
@@ -355,7 +357,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
             Trainer::resume(options, corpus.clone(), device, checkpoint, counters, &path)?;
         let trainer = trainer.with_ranks(ranks)?;
         if trainer.rank() > 0 {
-            return train(trainer, None, interrupt);
+            return train(trainer, None, &interrupt);
         }
         if step > 0 && !dir.log().exists() {
             print_err(format_args!(
@@ -381,7 +383,7 @@ fn resume(args: &Args, interrupt: &Interrupt) -> Result<Outcome, Gpt2Error> {
             }
             print_err(format_args!("resuming after step {step}"));
         }
-        drive(args, trainer, &dir, &mut log, interrupt)
+        drive(&args, trainer, &dir, &mut log, &interrupt)
     }))
 }
 

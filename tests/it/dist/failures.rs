@@ -2,11 +2,12 @@
 
 use burn::module::Module;
 use burn::optim::SgdConfig;
+use burn::tensor::Device;
 use snack_burn::dist::{DistError, check_patterns, check_values};
 use snack_burn::nn::sparse_layers;
 use snack_burn::prelude::*;
 
-use super::group::{Net, Rank, on_ranks};
+use super::group::{Net, Rank, host, in_time, on_devices, on_ranks};
 use crate::support::flex;
 
 #[test]
@@ -125,13 +126,13 @@ fn other_values_are_found() {
     }
 }
 
-#[test]
-fn a_rank_that_dies_ends_the_others() {
-    let Some(backend) = flex() else { return };
-    let start = Net::new(3, &backend.autodiff());
-    let outcomes = on_ranks(3, |ranks| {
+/// The second rank panics after three steps; all others hear of it at the fourth.
+pub fn a_death_is_heard(devices: &[Device]) {
+    let start = Net::new(3, &devices[0].clone().autodiff());
+    let config = DstConfig::rigl(40).with_every(2);
+    let outcomes = on_devices(devices, |ranks, device| {
         let number = ranks.rank();
-        let mut rank = Rank::new(start.replica(), &DstConfig::rigl(40).with_every(2), ranks);
+        let mut rank = Rank::new(start.replica_on(&device), &config, ranks);
         for step in 0..10 {
             assert!(number != 1 || step < 3, "rank 1 dies in a test");
             if let Err(error) = rank.step() {
@@ -140,6 +141,7 @@ fn a_rank_that_dies_ends_the_others() {
         }
         panic!("rank {number} did not notice");
     });
+    let ranks = devices.len();
     for (rank, outcome) in outcomes.into_iter().enumerate() {
         match (rank, outcome) {
             (1, outcome) => assert!(outcome.is_err()),
@@ -148,11 +150,20 @@ fn a_rank_that_dies_ends_the_others() {
                 assert_eq!(step, 3);
                 assert_eq!(
                     error.to_string(),
-                    "rank 1 of 3 has left the group (its thread panicked); continue from the last \
-                     checkpoint"
+                    format!(
+                        "rank 1 of {ranks} has left the group (its thread panicked); continue from \
+                         the last checkpoint"
+                    )
                 );
             }
         }
+    }
+}
+
+#[test]
+fn a_rank_that_dies_ends_the_others() {
+    if flex().is_some() {
+        in_time(|| a_death_is_heard(&host(3)));
     }
 }
 

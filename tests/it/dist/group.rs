@@ -1,7 +1,9 @@
 //! A group of ranks that train a small network.
 
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -10,11 +12,11 @@ use burn::optim::momentum::MomentumConfig;
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::activation::tanh;
 use burn::tensor::{Device, Tensor};
-use snack_burn::dist::{Alone, Communicator, Threads, reduce_gradients};
+use snack_burn::dist::{Alone, Communicator, communicators_with_patience, reduce_gradients};
 use snack_burn::nn::sparse_layers;
 use snack_burn::prelude::*;
 
-use crate::support::{floats, tensor2};
+use crate::support::{flex, floats, tensor2};
 
 /// Windows of one step; several ranks have equal parts of them.
 pub const BATCH: usize = 8;
@@ -40,7 +42,7 @@ impl Net {
         }
     }
 
-    fn loss(&self, step: usize, rows: Range<usize>) -> Tensor<1> {
+    pub fn loss(&self, step: usize, rows: Range<usize>) -> Tensor<1> {
         let device = self.first.values.device();
         let [width, outputs] = [SIZES[0], SIZES[2]];
         // Four batches again and again, so that there is something to learn.
@@ -60,7 +62,12 @@ impl Net {
 
     /// A replica: a clone would have the nodes of the original in the graph of derivatives.
     pub fn replica(&self) -> Self {
-        self.clone().fork(&self.first.values.device())
+        self.replica_on(&self.first.values.device())
+    }
+
+    /// A replica on a device with autodiff.
+    pub fn replica_on(&self, device: &Device) -> Self {
+        self.clone().fork(device)
     }
 
     pub fn patterns(&self) -> Vec<Pattern> {
@@ -102,6 +109,19 @@ impl Rank {
         }
     }
 
+    /// Goes on with the batches of all ranks, from the saved state of this one.
+    pub fn alone(self, config: &DstConfig) -> Self {
+        let state = self.dst.state().to_bytes().unwrap();
+        let state = DstState::from_bytes(state).unwrap();
+        let dst = config.init_from(&self.net, state).unwrap();
+        let alone = Self::with_updater(self.net, dst, Arc::new(Alone));
+        Self {
+            optim: self.optim,
+            step: self.step,
+            ..alone
+        }
+    }
+
     /// A backward pass for nothing.
     pub fn extra_pass(&mut self) {
         self.net.loss(self.step, 0..1).backward();
@@ -128,24 +148,54 @@ impl Rank {
     }
 }
 
-/// What each thread of a group makes of its rank.
+/// What each thread of a group makes of its rank and its device, which has autodiff.
+///
+/// The group is that of `communicators`, with less patience.
+pub fn on_devices<T: Send>(
+    devices: &[Device],
+    act: impl Fn(Arc<dyn Communicator>, Device) -> T + Sync,
+) -> Vec<thread::Result<T>> {
+    let group = communicators_with_patience(devices, Duration::from_secs(60));
+    let devices = devices.iter().cloned().map(Device::autodiff);
+    let act = &act;
+    thread::scope(|scope| {
+        let threads: Vec<_> = group
+            .into_iter()
+            .zip(devices)
+            .map(|(rank, device)| scope.spawn(move || act(rank, device)))
+            .collect();
+        threads.into_iter().map(|thread| thread.join()).collect()
+    })
+}
+
+/// As [`on_devices`], with threads of the CPU.
 pub fn on_ranks<T: Send>(
     ranks: usize,
     act: impl Fn(Arc<dyn Communicator>) -> T + Sync,
 ) -> Vec<thread::Result<T>> {
-    let patience = Duration::from_secs(60);
-    let group: Vec<Arc<dyn Communicator>> = match ranks {
-        1 => vec![Arc::new(Alone)],
-        _ => Threads::group_with_patience(ranks, patience)
-            .into_iter()
-            .map(|rank| Arc::new(rank) as Arc<dyn Communicator>)
-            .collect(),
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = group
-            .into_iter()
-            .map(|rank| scope.spawn(|| act(rank)))
-            .collect();
-        threads.into_iter().map(|thread| thread.join()).collect()
-    })
+    on_devices(&host(ranks), |ranks, _| act(ranks))
+}
+
+/// The CPU as so many devices; for tests that have seen that Flex is there.
+pub fn host(ranks: usize) -> Vec<Device> {
+    let backend = flex().expect("this test is for flex");
+    vec![backend.device; ranks]
+}
+
+/// Fails where `act` does not end, as ranks that wait for ever would not. They stay behind, so that the
+/// other tests go on.
+pub fn in_time(act: impl FnOnce() + Send + 'static) {
+    let (end, ended) = channel();
+    let thread = thread::spawn(move || {
+        act();
+        end.send(()).ok();
+    });
+    match ended.recv_timeout(Duration::from_secs(120)) {
+        Ok(()) => {}
+        Err(RecvTimeoutError::Timeout) => panic!("a rank waits for ever"),
+        Err(RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(payload) => resume_unwind(payload),
+            Ok(()) => unreachable!("a thread that ends says so"),
+        },
+    }
 }

@@ -66,10 +66,12 @@ fn burns_strategy_refuses_flex() {
 #[cfg(feature = "cuda")]
 mod two_gpus {
     use super::*;
+    use crate::dist::two_gpus::reserve;
     use crate::dst::learner::BATCHES;
 
     /// Two epochs, of which each device has a half.
     fn trained(config: &DstConfig) -> (Chain, Chain) {
+        let _reserved = reserve();
         let devices = [Device::cuda(0), Device::cuda(1)];
         let start = Chain::new(&devices[0].clone().autodiff());
         let (net, dst) = in_burns_strategy(&devices, config);

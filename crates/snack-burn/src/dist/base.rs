@@ -2,6 +2,7 @@
 
 use core::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use burn::tensor::distributed::ReduceOperation;
 use burn::tensor::{Device, Tensor};
@@ -79,10 +80,19 @@ pub struct Traffic {
 /// One device needs no communication. Several CUDA devices, each named once, reduce on the devices
 /// through Burn's collectives; all other lists through the memory of the host.
 pub fn communicators(devices: &[Device]) -> Vec<Arc<dyn Communicator>> {
+    communicators_with_patience(devices, Threads::PATIENCE)
+}
+
+/// As [`communicators`]; ranks that wait for longer than `patience` give up with
+/// [`DistError::TimedOut`].
+pub fn communicators_with_patience(
+    devices: &[Device],
+    patience: Duration,
+) -> Vec<Arc<dyn Communicator>> {
     if let [_] = devices {
         return vec![Arc::new(Alone)];
     }
-    let group = Threads::group(devices.len()).into_iter();
+    let group = Threads::group_with_patience(devices.len(), patience).into_iter();
     match Collectives::suit(devices) {
         true => group
             .map(|host| Arc::new(Collectives::new(host, devices)) as Arc<dyn Communicator>)

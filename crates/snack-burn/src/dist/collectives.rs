@@ -11,6 +11,9 @@ use super::{Communicator, DistError, Threads, Traffic};
 ///
 /// The meeting makes sure that all ranks are there and bring the same shapes: a collective that only
 /// some ranks enter would never end.
+///
+/// CubeCL connects a list of devices once in a process: two groups on the same devices at the same time
+/// would meet in each other's reductions.
 #[derive(Debug)]
 pub struct Collectives {
     host: Threads,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::module::Module;
 use burn::tensor::Device;
 
-use super::{DstConfig, DstError, SharedDst};
+use super::{DstConfig, DstError, DstState, SharedDst};
 use crate::dist::communicators;
 use crate::nn::find_layers;
 
@@ -48,19 +48,35 @@ impl RankedDst {
         config: &DstConfig,
         devices: &[Device],
     ) -> Result<Self, DstError> {
+        Self::from_state(model, config, &DstState::default(), devices)
+    }
+
+    /// The updaters of an interrupted run, whose [state](SharedDst::state) is that of any of its ranks: on
+    /// as many devices as before or others. The model is that of the same checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// As [`DstConfig::init_from`].
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub fn from_state<M: Module>(
+        model: &M,
+        config: &DstConfig,
+        state: &DstState,
+        devices: &[Device],
+    ) -> Result<Self, DstError> {
         let devices: Vec<_> = devices.iter().cloned().map(Device::inner).collect();
-        assert!(
-            !devices.is_empty(),
-            "RankedDst::new: there must be a device"
-        );
+        assert!(!devices.is_empty(), "RankedDst: there must be a device");
         for (index, device) in devices.iter().enumerate() {
             assert!(
                 !devices[..index].contains(device),
-                "RankedDst::new: {device:?} is named twice"
+                "RankedDst: {device:?} is named twice"
             );
         }
         let updater = |ranks| {
-            let mut dst = config.init(model)?;
+            let mut dst = config.init_from(model, state.clone())?;
             dst.set_ranks(ranks);
             Ok(SharedDst::new(dst))
         };
@@ -102,17 +118,18 @@ impl fmt::Debug for RankedDst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::SparseLinearConfig;
+    use crate::nn::{SparseLinear, SparseLinearConfig};
+
+    fn model(nnz: usize) -> SparseLinear {
+        let config = SparseLinearConfig::new(8, 6).with_nnz(Some(nnz));
+        config.init(&Device::default().autodiff())
+    }
 
     #[test]
     fn a_model_finds_the_updater_of_its_device() {
-        let device = Device::default().autodiff();
-        let model = SparseLinearConfig::new(8, 6)
-            .with_sparsity(0.5)
-            .init(&device);
+        let model = model(24);
         let config = DstConfig::set().with_every(1);
-        let devices = std::slice::from_ref(&device);
-        let dst = RankedDst::new(&model, &config, devices).unwrap();
+        let dst = RankedDst::new(&model, &config, &[Device::default()]).unwrap();
         let mut optim = burn::optim::SgdConfig::new().init();
         let before = model.pattern().clone();
         let model = dst.clone().of(&model).step(model, &mut optim);
@@ -122,12 +139,44 @@ mod tests {
     }
 
     #[test]
+    fn a_saved_state_goes_on_as_if_uninterrupted() {
+        let config = DstConfig::set().with_every(2);
+        let devices = [Device::default()];
+        let mut optim = burn::optim::SgdConfig::new().init();
+        let mut model = model(24);
+        let dst = RankedDst::new(&model, &config, &devices).unwrap();
+        for _ in 0..3 {
+            model = dst.of(&model).step(model, &mut optim);
+        }
+        let state = dst.of(&model).state();
+        let saved = DstState::from_bytes(state.to_bytes().unwrap()).unwrap();
+
+        let resumed = RankedDst::from_state(&model, &config, &saved, &devices).unwrap();
+        let states: Vec<_> = resumed.updaters().map(SharedDst::state).collect();
+        assert_eq!(states, [state]);
+        let before = model.pattern().clone();
+        let device = model.values.device();
+        let fork = model.clone().fork(&device);
+        let [found, expected] = [(resumed, fork), (dst, model)].map(|(dst, model)| {
+            let model = dst.of(&model).step(model, &mut optim);
+            (dst.of(&model).state(), model.pattern().clone())
+        });
+        assert_eq!(found, expected);
+        assert_ne!(found.1, before);
+    }
+
+    #[test]
+    fn the_state_of_another_model_is_refused() {
+        let config = DstConfig::set();
+        let state = config.init(&model(24)).unwrap().state();
+        let refused = RankedDst::from_state(&model(23), &config, &state, &[Device::default()]);
+        assert!(refused.is_err());
+    }
+
+    #[test]
     #[should_panic(expected = "is named twice")]
     fn devices_must_differ() {
         let device = Device::default();
-        let model = SparseLinearConfig::new(8, 6)
-            .with_sparsity(0.5)
-            .init(&device);
-        RankedDst::new(&model, &DstConfig::set(), &[device.clone(), device]).ok();
+        RankedDst::new(&model(24), &DstConfig::set(), &[device.clone(), device]).ok();
     }
 }

@@ -24,9 +24,9 @@ pub struct InferReport {
     pub reserved_bytes: Option<u64>,
     /// In use on the device after all runs: the model, and buffers of recorded graphs.
     pub in_use_bytes: Option<u64>,
-    /// The part of the graph that the accuracy is about.
     /// Bytes that all processes have on the GPU after all runs, where NVML says so.
     pub nvml_bytes: Option<u64>,
+    /// The part of the graph that the accuracy is about.
     pub nodes: &'static str,
     /// Number of its nodes.
     pub node_count: usize,

@@ -5,66 +5,178 @@ use crate::{
 use burn::tensor::Device;
 use example_support::DeviceFailure;
 use snack_burn::{
-    dist::{Communicator, DistError, communicators},
+    dist::{Communicator, DistError, Threads, communicators_with_patience},
     prelude::DstError,
 };
-use std::{sync::Arc, thread};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        mpsc::{Receiver, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a failure waits for the other devices to end.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// Runs `act` for every device, in a thread of its own where there are several, and returns what the
 /// first one returns.
 ///
+/// A device that fails ends the others. One that hangs does not keep this function from returning the
+/// error of those that waited for it; its thread stays behind until the process ends.
+///
 /// # Errors
 ///
-/// The error of the device that failed first, as far as that is known: those of devices that only heard
-/// of it do not count. A panic, by which back ends say that they are out of memory, is
+/// The error of the device that failed first. Those of devices that only waited in vain, or heard of a
+/// failure, count if there is no other. A panic, by which back ends say that they are out of memory, is
 /// [`Gpt2Error::Device`], or [`Gpt2Error::RankPanicked`] where there are several devices.
-pub fn on_devices<T: Send>(
+pub fn on_devices<T: Send + 'static>(
     devices: &[Device],
-    act: impl Fn(&Device, Arc<dyn Communicator>) -> Result<T, Gpt2Error> + Sync,
+    act: impl Fn(&Device, Arc<dyn Communicator>) -> Result<T, Gpt2Error> + Send + Sync + 'static,
 ) -> Result<T, Gpt2Error> {
-    let ranks = communicators(devices);
-    if let ([device], [rank]) = (devices, &ranks[..]) {
+    on_devices_with_patience(devices, Threads::PATIENCE, act)
+}
+
+/// As [`on_devices`]; devices wait for each other for no longer than `patience`.
+///
+/// # Errors
+///
+/// As [`on_devices`].
+pub fn on_devices_with_patience<T: Send + 'static>(
+    devices: &[Device],
+    patience: Duration,
+    act: impl Fn(&Device, Arc<dyn Communicator>) -> Result<T, Gpt2Error> + Send + Sync + 'static,
+) -> Result<T, Gpt2Error> {
+    let group = communicators_with_patience(devices, patience);
+    if let ([device], [rank]) = (devices, &group[..]) {
         return on_device(TRAIN_WITH_LESS, || act(device, rank.clone()));
     }
-    let act = &act;
-    let results: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = ranks
-            .into_iter()
-            .zip(devices)
-            .map(|(rank, device)| scope.spawn(move || act(device, rank)))
-            .collect();
-        let ranks = threads.len();
-        let results = threads.into_iter().enumerate().map(|(rank, thread)| {
-            thread.join().unwrap_or_else(|payload| {
+    let ranks = group.len();
+    let act = Arc::new(act);
+    let (sender, results) = channel();
+    for (communicator, device) in group.into_iter().zip(devices.iter().cloned()) {
+        let (act, sender) = (act.clone(), sender.clone());
+        thread::spawn(move || {
+            let rank = communicator.rank();
+            let result = catch_unwind(AssertUnwindSafe(|| act(&device, communicator)));
+            let result = result.unwrap_or_else(|payload| {
                 Err(Gpt2Error::RankPanicked {
                     rank,
                     ranks,
                     failure: DeviceFailure::of_panic(&*payload),
                 })
-            })
+            });
+            // Nobody listens any more if this comes long after a failure.
+            sender.send((rank, result)).ok();
         });
-        results.collect()
-    });
+    }
+    drop(sender);
+    first_of(&results, ranks, patience.min(GRACE))
+}
+
+/// The value of rank 0, or the error that explains the failure best of those that come within `grace`
+/// after the first.
+fn first_of<T>(
+    results: &Receiver<(usize, Result<T, Gpt2Error>)>,
+    ranks: usize,
+    grace: Duration,
+) -> Result<T, Gpt2Error> {
     let mut first = None;
     let mut errors = Vec::new();
-    for result in results {
-        match result {
-            Ok(value) => first = first.or(Some(value)),
-            Err(error) => errors.push(error),
+    let mut deadline: Option<Instant> = None;
+    for _ in 0..ranks {
+        let received = match deadline {
+            None => results.recv().ok(),
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                results.recv_timeout(left).ok()
+            }
+        };
+        match received {
+            Some((0, Ok(value))) => first = Some(value),
+            Some((_, Ok(_))) => {}
+            Some((_, Err(error))) => {
+                deadline.get_or_insert_with(|| Instant::now() + grace);
+                errors.push(error);
+            }
+            None => break,
         }
     }
-    // Who only heard of a failure comes last.
-    errors.sort_by_key(is_hearsay);
+    errors.sort_by_key(hearsay);
     match errors.into_iter().next() {
         Some(error) => Err(error),
-        None => Ok(first.expect("there is a device")),
+        None => Ok(first.expect("without an error all devices return")),
     }
 }
 
-fn is_hearsay(error: &Gpt2Error) -> bool {
-    matches!(
-        error,
-        Gpt2Error::Ranks(DistError::RankLost { .. })
-            | Gpt2Error::Topology(DstError::Ranks(DistError::RankLost { .. }))
-    )
+/// How little an error says about its cause.
+fn hearsay(error: &Gpt2Error) -> u8 {
+    let (Gpt2Error::Ranks(error) | Gpt2Error::Topology(DstError::Ranks(error))) = error else {
+        return 0;
+    };
+    match error {
+        DistError::RankLost { .. } => 2,
+        DistError::TimedOut { .. } => 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(rank: usize) -> Gpt2Error {
+        let reason = "it has ended".into();
+        DistError::RankLost {
+            rank,
+            ranks: 3,
+            reason,
+        }
+        .into()
+    }
+
+    fn timed_out() -> Gpt2Error {
+        DistError::TimedOut {
+            waiting: 0,
+            operation: "test",
+            missing: vec![1],
+            waited: GRACE,
+        }
+        .into()
+    }
+
+    fn panicked(rank: usize) -> Gpt2Error {
+        Gpt2Error::RankPanicked {
+            rank,
+            ranks: 3,
+            failure: DeviceFailure::new("test"),
+        }
+    }
+
+    /// What is reported of these results, when no others come.
+    fn reported(results: Vec<(usize, Result<(), Gpt2Error>)>) -> String {
+        let (sender, receiver) = channel();
+        results.into_iter().for_each(|r| sender.send(r).unwrap());
+        // The sender is still there, like that of a device that hangs.
+        let error = first_of(&receiver, 3, Duration::ZERO).unwrap_err();
+        drop(sender);
+        error.to_string()
+    }
+
+    #[test]
+    fn the_first_cause_counts_and_then_the_first_complaint() {
+        let of = |results: &[(usize, fn() -> Gpt2Error)]| {
+            let results = results.iter().map(|(rank, error)| (*rank, Err(error())));
+            reported(results.collect())
+        };
+        let first = of(&[(2, || panicked(2)), (0, || panicked(0)), (1, || lost(2))]);
+        assert_eq!(first, panicked(2).to_string());
+        let late = of(&[(0, timed_out), (2, || lost(0)), (1, || panicked(1))]);
+        assert_eq!(late, panicked(1).to_string());
+        let hung = of(&[(2, || lost(0)), (0, timed_out)]);
+        assert_eq!(hung, timed_out().to_string());
+        assert_eq!(of(&[(2, || lost(1))]), lost(1).to_string());
+    }
 }

@@ -6,6 +6,7 @@ mod cli;
 mod convert;
 mod convert_support;
 mod decode;
+mod device_failures;
 mod devices;
 mod dropout;
 mod evaluate;
