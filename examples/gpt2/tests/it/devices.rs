@@ -188,7 +188,7 @@ fn a_dynamic_run_changes_no_bit_by_a_stop() {
 
 /// State of the updater and bits of the model at the end of a run.
 #[cfg(feature = "flex")]
-fn end_of(dir: &Path) -> impl PartialEq + std::fmt::Debug {
+fn end_of(dir: &Path) -> impl PartialEq + std::fmt::Debug + use<> {
     let path = dir.join("run/checkpoint.bpk");
     let checkpoint = Checkpoint::load(&path).unwrap();
     let state = RunState::from_value(&checkpoint.user, &path).unwrap();
