@@ -155,10 +155,12 @@ mod tests {
         }
     }
 
-    /// What is reported of these results, when no others come.
-    fn reported(results: Vec<(usize, Result<(), Gpt2Error>)>) -> String {
-        let (sender, receiver) = channel();
-        results.into_iter().for_each(|r| sender.send(r).unwrap());
+    /// What is reported of these errors of devices, when no others come.
+    fn reported<const N: usize>(errors: [(usize, Gpt2Error); N]) -> String {
+        let (sender, receiver) = channel::<(usize, Result<(), _>)>();
+        for (rank, error) in errors {
+            sender.send((rank, Err(error))).unwrap();
+        }
         // The sender is still there, like that of a device that hangs.
         let error = first_of(&receiver, 3, Duration::ZERO).unwrap_err();
         drop(sender);
@@ -167,16 +169,12 @@ mod tests {
 
     #[test]
     fn the_first_cause_counts_and_then_the_first_complaint() {
-        let of = |results: &[(usize, fn() -> Gpt2Error)]| {
-            let results = results.iter().map(|(rank, error)| (*rank, Err(error())));
-            reported(results.collect())
-        };
-        let first = of(&[(2, || panicked(2)), (0, || panicked(0)), (1, || lost(2))]);
+        let first = reported([(2, panicked(2)), (0, panicked(0)), (1, lost(2))]);
         assert_eq!(first, panicked(2).to_string());
-        let late = of(&[(0, timed_out), (2, || lost(0)), (1, || panicked(1))]);
+        let late = reported([(0, timed_out()), (2, lost(0)), (1, panicked(1))]);
         assert_eq!(late, panicked(1).to_string());
-        let hung = of(&[(2, || lost(0)), (0, timed_out)]);
+        let hung = reported([(2, lost(0)), (0, timed_out())]);
         assert_eq!(hung, timed_out().to_string());
-        assert_eq!(of(&[(2, || lost(1))]), lost(1).to_string());
+        assert_eq!(reported([(2, lost(1))]), lost(1).to_string());
     }
 }

@@ -83,7 +83,7 @@ fn rows_are_joined_with_nothing_between_them() {
         assert_eq!(load(&path).unwrap(), expected.as_bytes());
 
         let tokens = TextLoader::default()
-            .load(&[path.clone()], Tokenizer::Gpt2)
+            .load(std::slice::from_ref(&path), Tokenizer::Gpt2)
             .unwrap();
         let whole = Tokenizer::Gpt2.encode(expected.as_bytes()).unwrap();
         assert_eq!(tokens.0.tokens().to_vec(), whole);
