@@ -128,6 +128,9 @@ pub struct Args {
     /// Decoupled weight decay of all matrices [default: 0.1]
     #[arg(long, allow_negative_numbers = true)]
     pub weight_decay: Option<f32>,
+    /// Largest norm of all gradients together, which are scaled down where it is larger [default: any]
+    #[arg(long, allow_negative_numbers = true)]
+    pub clip: Option<f32>,
     /// Dropout of embeddings, attention weights and residual branches [default: 0]
     #[arg(long, allow_negative_numbers = true)]
     pub dropout: Option<f64>,
@@ -184,6 +187,7 @@ impl Args {
             learning_rate: self.learning_rate.unwrap_or(base.learning_rate),
             warmup: self.warmup.unwrap_or(base.warmup),
             weight_decay: self.weight_decay.unwrap_or(base.weight_decay),
+            clip: self.clip.or(base.clip),
             drop_fraction: self.drop_fraction.or(base.drop_fraction),
             update_every: self.update_every.unwrap_or(base.update_every),
             update_stop: self.update_stop.or(base.update_stop),

@@ -1,3 +1,4 @@
+mod clip;
 mod log;
 mod method;
 mod options;
@@ -9,6 +10,7 @@ mod run_dir;
 mod state;
 mod trainer;
 
+pub use clip::*;
 pub use log::*;
 pub(crate) use method::{method_parser, profile_of};
 pub use options::*;

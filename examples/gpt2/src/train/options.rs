@@ -48,6 +48,9 @@ pub struct TrainOptions {
     pub warmup: usize,
     /// Decoupled weight decay of all matrices.
     pub weight_decay: f32,
+    /// Largest norm of all gradients together; any if absent.
+    #[serde(default)]
+    pub clip: Option<f32>,
     /// Share of the connections that an update replaces; that of the method if absent.
     pub drop_fraction: Option<f64>,
     /// Steps between updates.
@@ -80,6 +83,7 @@ impl Default for TrainOptions {
             learning_rate: 3e-3,
             warmup: 100,
             weight_decay: 0.1,
+            clip: None,
             drop_fraction: None,
             update_every: 200,
             update_stop: None,
@@ -134,6 +138,12 @@ impl TrainOptions {
                 self.weight_decay.into(),
                 (0.0..=1.0).contains(&self.weight_decay),
                 "between 0 and 1",
+            ),
+            (
+                "--clip",
+                self.clip.unwrap_or(1.0).into(),
+                self.clip.is_none_or(|norm| norm > 0.0 && norm.is_finite()),
+                "above 0 and finite",
             ),
             (
                 "--drop-fraction",
@@ -241,6 +251,7 @@ impl TrainOptions {
         let model = &self.model;
         let or_default = |stop: Option<usize>| stop.map_or("default".into(), |s| s.to_string());
         let share = |share: Option<f64>| share.map_or("the method's".into(), |s| s.to_string());
+        let or_none = |norm: Option<f32>| norm.map_or("none".into(), |norm| norm.to_string());
         vec![
             ("--layers", model.layers.to_string(), false),
             ("--width", model.width.to_string(), false),
@@ -268,6 +279,7 @@ impl TrainOptions {
             ("--learning-rate", self.learning_rate.to_string(), true),
             ("--warmup", self.warmup.to_string(), true),
             ("--weight-decay", self.weight_decay.to_string(), true),
+            ("--clip", or_none(self.clip), true),
             ("--drop-fraction", share(self.drop_fraction), true),
             ("--update-every", self.update_every.to_string(), true),
             ("--update-stop", or_default(self.update_stop), true),

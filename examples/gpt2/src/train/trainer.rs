@@ -1,6 +1,6 @@
 use crate::{
     Batch, Corpus, Counters, DeviceChoice, Gpt2, Gpt2Error, GpuMeter, MlpLinear, RunState,
-    TrainOptions, TrainWindows, error::TRAIN_WITH_LESS, held_out_offsets,
+    TrainOptions, TrainWindows, clip_gradients, error::TRAIN_WITH_LESS, held_out_offsets,
 };
 use burn::{
     module::Module,
@@ -208,7 +208,10 @@ impl Trainer {
             accumulator.accumulate(&self.model, grads);
             losses.push(loss.inner());
         }
-        let grads = reduce_gradients(&*self.ranks, &self.model, accumulator.grads())?;
+        let mut grads = reduce_gradients(&*self.ranks, &self.model, accumulator.grads())?;
+        if let Some(norm) = self.options.clip {
+            grads = clip_gradients(&*self.ranks, &self.model, grads, norm)?;
+        }
         let rate = self.options.learning_rate_at(step);
         let mut model = self.optim.step(rate, self.model, grads);
         let mut optim = self.optim;

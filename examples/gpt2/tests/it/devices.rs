@@ -80,6 +80,7 @@ fn two_devices_learn_like_one_with_twice_the_batch() {
         ..two.clone()
     };
     let (expected, _) = train(&one, 1, 100);
+    let free = expected[..20].to_vec();
     let (found, _) = train(&two, 2, 100);
     assert!(expected[99] < expected[0] - 0.5, "nothing is learnt");
     assert_close(&found, &expected, 1e-4);
@@ -92,6 +93,18 @@ fn two_devices_learn_like_one_with_twice_the_batch() {
     };
     let (found, _) = train(&two, 2, 20);
     assert_close(&found, &expected[..20], 1e-4);
+
+    // One norm for all devices.
+    let clipped = |args: &Args, ranks| {
+        let args = Args {
+            clip: Some(0.5),
+            ..args.clone()
+        };
+        train(&args, ranks, 20).0
+    };
+    let expected = clipped(&one, 1);
+    assert_ne!(expected, free);
+    assert_close(&clipped(&two, 2), &expected, 1e-4);
 }
 
 /// All devices compare their patterns at every update, and would fail if they differed.

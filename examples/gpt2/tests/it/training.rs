@@ -53,6 +53,25 @@ fn accumulated_passes_train_like_one_batch() {
 }
 
 #[test]
+fn gradients_that_are_too_long_are_scaled_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let clipped = |clip| {
+        let args = Args {
+            clip,
+            ..static_run(dir.path())
+        };
+        losses(&args, 12)
+    };
+    let free = clipped(None);
+    assert_eq!(clipped(Some(1e6)), free);
+    // AdamW divides by the size of the gradients, so that only their proportions over steps matter.
+    let short = clipped(Some(0.5));
+    assert_eq!(short[0], free[0]);
+    assert_ne!(short, free);
+    assert!(short[11] < short[0], "{short:?}");
+}
+
+#[test]
 fn gradient_checkpointing_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let plain = tiny(dir.path());
