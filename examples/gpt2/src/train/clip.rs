@@ -97,7 +97,10 @@ mod tests {
         let grads = clip_gradients(&Alone, &layer, grads, norm).unwrap();
         let weight = grads.get::<2>(layer.weight.id).unwrap().into_data();
         let bias = grads.get::<1>(layer.bias.as_ref().unwrap().id).unwrap();
-        (weight.to_vec().unwrap(), bias.into_data().to_vec().unwrap())
+        (
+            weight.try_to_vec().unwrap(),
+            bias.into_data().try_to_vec().unwrap(),
+        )
     }
 
     #[test]
