@@ -237,6 +237,7 @@ fn a_dynamic_run_of_two_goes_on_with_one() {
         let path = move |rank: usize| folder.join(format!("rank{rank}.bpk"));
         let args = Args {
             method: Some(method),
+            update_stop: Some(31),
             ..tiny(dir.path())
         };
         let save_to = path.clone();
