@@ -9,7 +9,7 @@ use snack_burn::dist::{Communicator, DistError};
 const EPSILON: f32 = 1e-6;
 
 /// Scales all gradients by one number, so that the norm of all of them together is at most `norm`; those
-/// that are shorter stay as they are, but for a rounding of the multiplication by one.
+/// that are shorter stay as they are.
 ///
 /// Nothing is read from the device. Ranks, whose devices may add in other orders, agree on the number, so that
 /// equal gradients stay equal.
