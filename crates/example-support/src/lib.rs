@@ -9,6 +9,8 @@ mod failure;
 mod files;
 mod gpu_meter;
 mod interrupt;
+#[cfg(feature = "__cube")]
+pub mod kernels;
 mod lock;
 mod log;
 mod machine_memory;

@@ -30,7 +30,7 @@ pub enum SparseScope {
 }
 
 /// The non-linearity of the attention scores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScoreActivation {
     /// `max(x, 0)`.
@@ -39,6 +39,11 @@ pub enum ScoreActivation {
     LeakyRelu,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
+}
+
+impl ScoreActivation {
+    /// Slope of [`LeakyRelu`](Self::LeakyRelu) below zero.
+    pub const LEAK: f64 = 0.2;
 }
 
 /// A model size that cannot be built.

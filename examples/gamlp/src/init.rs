@@ -31,10 +31,15 @@ impl InitStream {
         device: &Device,
     ) -> Param<Tensor<D>> {
         let shape = shape.into();
-        let values: Vec<f32> = (0..shape.num_elements())
-            .map(|_| (bound * (2.0 * self.rng.random::<f64>() - 1.0)) as f32)
-            .collect();
+        let values = self.values(shape.num_elements(), bound);
         Param::from_data(TensorData::new(values, shape), device)
+    }
+
+    /// Values from `U(-bound, bound)`.
+    pub fn values(&mut self, count: usize, bound: f64) -> Vec<f32> {
+        (0..count)
+            .map(|_| (bound * (2.0 * self.rng.random::<f64>() - 1.0)) as f32)
+            .collect()
     }
 
     /// A dense layer with weights from [`xavier_bound`] and zero bias.

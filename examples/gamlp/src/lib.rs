@@ -6,6 +6,7 @@ mod config;
 mod data;
 mod error;
 mod graph;
+mod hop_attention;
 mod infer;
 mod init;
 mod model;
@@ -22,6 +23,7 @@ pub use example_support::{
     print_out,
 };
 pub use graph::*;
+pub use hop_attention::*;
 pub use infer::*;
 pub use init::*;
 pub use model::*;

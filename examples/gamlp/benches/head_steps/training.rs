@@ -35,7 +35,7 @@ pub struct Training {
 struct Run {
     model: Gamlp,
     optim: ModuleOptimizer,
-    hops: Vec<Tensor<2>>,
+    hops: Tensor<3>,
     labels: Tensor<2>,
     targets: BatchTargets,
     rate: f64,
@@ -43,7 +43,7 @@ struct Run {
 
 impl Run {
     fn loss(&self) -> Tensor<1> {
-        let logits = self.model.forward(&self.hops, self.labels.clone());
+        let logits = self.model.forward(self.hops.clone(), self.labels.clone());
         self.targets.loss(logits)
     }
 
@@ -131,7 +131,11 @@ impl Bench<'_> {
         };
         Run {
             model: config.init(1, &tracked),
-            hops: (0..=config.hops).map(|_| matrix(config.features)).collect(),
+            hops: matrix((config.hops + 1) * config.features).reshape([
+                batch,
+                config.hops + 1,
+                config.features,
+            ]),
             labels: matrix(config.classes),
             targets: BatchTargets::new(classes.collect(), &tracked),
             rate: options.learning_rate,

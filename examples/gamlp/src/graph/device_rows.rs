@@ -72,16 +72,17 @@ impl DeviceRows {
         let device = self.rows.label_embedding.device();
         let data = TensorData::new(rows, [nodes.len()]);
         let rows = Tensor::<1, Int>::from_data(data, (&device, DType::I32));
-        let gather = |matrix: &Tensor<2>| {
-            let found = matrix.clone().select(0, rows.clone());
-            match autodiff {
-                true => Tensor::from_inner(found),
-                false => found,
-            }
-        };
         Some(NodeBatch {
-            hops: self.rows.hops.iter().map(gather).collect(),
-            label_embedding: gather(&self.rows.label_embedding),
+            hops: gather(&self.rows.hops, &rows, autodiff),
+            label_embedding: gather(&self.rows.label_embedding, &rows, autodiff),
         })
+    }
+}
+
+fn gather<const D: usize>(matrix: &Tensor<D>, rows: &Tensor<1, Int>, autodiff: bool) -> Tensor<D> {
+    let found = matrix.clone().select(0, rows.clone());
+    match autodiff {
+        true => Tensor::from_inner(found),
+        false => found,
     }
 }

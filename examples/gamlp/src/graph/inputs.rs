@@ -2,6 +2,7 @@ use super::{LabelSeeds, NodeMatrix, Propagator};
 use crate::FeatureMatrix;
 use burn::tensor::{Device, Tensor, TensorData};
 use rayon::prelude::*;
+use std::borrow::Borrow;
 
 /// Fewest rows that a thread copies.
 const ROWS: usize = 256;
@@ -17,8 +18,8 @@ pub struct NodeInputs {
 /// The inputs of some nodes.
 #[derive(Debug, Clone)]
 pub struct NodeBatch {
-    /// Features as given, then those of every hop, each `[batch, features]`.
-    pub hops: Vec<Tensor<2>>,
+    /// `[batch, hops, features]`: features as given, then those of every hop.
+    pub hops: Tensor<3>,
     /// `[batch, classes]`.
     pub label_embedding: Tensor<2>,
 }
@@ -78,17 +79,30 @@ impl NodeInputs {
     ///
     /// Panics if there is no such node.
     pub fn batch(&self, nodes: &[u32], device: &Device) -> NodeBatch {
-        let rows = |matrix: &NodeMatrix| {
-            let width = matrix.width();
-            let mut values = vec![0.0; nodes.len() * width];
-            let rows = values.par_chunks_exact_mut(width).zip(nodes);
-            rows.with_min_len(ROWS)
-                .for_each(|(row, &node)| row.copy_from_slice(matrix.row(node as usize)));
-            Tensor::from_data(TensorData::new(values, [nodes.len(), width]), device)
-        };
+        let (hops, labels) = (&self.hops, &self.label_embedding);
+        let features = hops[0].width();
+        let shape = [nodes.len(), hops.len(), features];
         NodeBatch {
-            hops: self.hops.iter().map(rows).collect(),
-            label_embedding: rows(&self.label_embedding),
+            hops: Tensor::from_data(TensorData::new(rows(hops, nodes), shape), device),
+            label_embedding: Tensor::from_data(
+                TensorData::new(rows(&[labels], nodes), [nodes.len(), labels.width()]),
+                device,
+            ),
         }
     }
+}
+
+/// The rows of some nodes in several matrices of one width, node by node.
+fn rows(matrices: &[impl Borrow<NodeMatrix> + Sync], nodes: &[u32]) -> Vec<f32> {
+    let width = matrices[0].borrow().width();
+    let mut values = vec![0.0; nodes.len() * matrices.len() * width];
+    let rows = values.par_chunks_exact_mut(matrices.len() * width);
+    rows.zip(nodes)
+        .with_min_len(ROWS)
+        .for_each(|(rows, &node)| {
+            for (row, matrix) in rows.chunks_exact_mut(width).zip(matrices) {
+                row.copy_from_slice(matrix.borrow().row(node as usize));
+            }
+        });
+    values
 }

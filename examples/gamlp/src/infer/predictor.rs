@@ -31,10 +31,11 @@ impl InputLayout {
     ///
     /// Panics if rows or model have another layout.
     pub fn forward(&self, model: &Gamlp, rows: Tensor<2>) -> Tensor<2> {
-        let hop = |hop: usize| rows.clone().narrow(1, hop * self.features, self.features);
-        let hops: Vec<_> = (0..self.hops).map(hop).collect();
-        let labels = rows.narrow(1, self.hops * self.features, self.classes);
-        model.forward(&hops, labels)
+        let [batch, _] = rows.dims();
+        let width = self.hops * self.features;
+        let hops = rows.clone().narrow(1, 0, width);
+        let hops = hops.reshape([batch, self.hops, self.features]);
+        model.forward(hops, rows.narrow(1, width, self.classes))
     }
 }
 

@@ -1,5 +1,6 @@
 use super::{
-    FeedForward, HopAttention, OutputNetwork, Projection, ResidualLayer, projection::Place,
+    HopAttention, HopNetworks, HopProjections, LabelNetwork, OutputNetwork, Projection,
+    ResidualLayer,
 };
 use crate::{GamlpConfig, InitStream};
 use burn::{
@@ -14,14 +15,14 @@ use burn::{
 /// Source: Zhang et al., "Graph Attention Multi-Layer Perceptron", 2022.
 #[derive(Module, Debug)]
 pub struct Gamlp {
-    /// A network for every hop, or none.
-    pub process: Vec<FeedForward>,
+    /// A network for every hop, if there are such.
+    pub process: Option<HopNetworks>,
     /// The weights of the hops.
     pub attention: HopAttention,
     /// From the combined hops to logits.
     pub output: OutputNetwork,
     /// From the label embedding to logits.
-    pub label: FeedForward,
+    pub label: LabelNetwork,
     /// From the features as given to the combined hops.
     pub residual: Option<Linear>,
     /// The slope after the residual; exists in any case, as in the published code.
@@ -47,22 +48,8 @@ impl GamlpConfig {
             panic!("GamlpConfig::init: {error}");
         }
         let stream = &mut InitStream::new(seed);
-        let (features, hidden, classes) = (self.features, self.hidden, self.classes);
-        let hops = if self.pre_process { self.hops + 1 } else { 0 };
-        let widths = [features, hidden, hidden];
-        let process = (0..hops)
-            .map(|_| {
-                FeedForward::new(
-                    widths,
-                    2,
-                    self.batch_norm,
-                    Place::Hidden,
-                    self,
-                    stream,
-                    device,
-                )
-            })
-            .collect();
+        let (features, hidden) = (self.features, self.hidden);
+        let process = (self.pre_process).then(|| HopNetworks::new(self, stream, device));
         let attention = HopAttention::new(
             self.hop_width(),
             self.activation,
@@ -71,16 +58,7 @@ impl GamlpConfig {
             device,
         );
         let output = OutputNetwork::new(self, stream, device);
-        let widths = [classes, hidden, classes];
-        let label = FeedForward::new(
-            widths,
-            self.label_layers,
-            true,
-            Place::Label,
-            self,
-            stream,
-            device,
-        );
+        let label = LabelNetwork::new(self, stream, device);
         let dropout = |rate| DropoutConfig::new(rate).init();
         Gamlp {
             process,
@@ -104,34 +82,28 @@ impl Gamlp {
     ///
     /// # Shapes
     ///
-    /// - hops: the features as given, then those of hops 1 to K, each `[batch, features]`
+    /// - hops: `[batch, hops, features]`, the features as given, then those of hops 1 to K
     /// - label_embedding: `[batch, classes]`
     /// - output: `[batch, classes]`
     ///
     /// # Panics
     ///
     /// Panics if the number of hops is not the one the network was made for, or a width differs.
-    pub fn forward(&self, hops: &[Tensor<2>], label_embedding: Tensor<2>) -> Tensor<2> {
+    pub fn forward(&self, hops: Tensor<3>, label_embedding: Tensor<2>) -> Tensor<2> {
+        let [batch, count, features] = hops.dims();
+        let networks = self.process.as_ref().map_or(count, HopNetworks::len);
         assert!(
-            hops.len() == self.process.len() || (self.process.is_empty() && !hops.is_empty()),
-            "Gamlp::forward: got {} hops, but there are {} networks for them",
-            hops.len(),
-            self.process.len()
+            count == networks && count > 0,
+            "Gamlp::forward: got {count} hops, but there are {networks} networks for them",
         );
-        let hops: Vec<_> = hops
-            .iter()
-            .map(|x| self.input_dropout.forward(x.clone()))
-            .collect();
-        let mut combined = match self.process.is_empty() {
-            true => self.attention.forward(&hops),
-            false => {
-                let transformed = self.process.iter().zip(&hops);
-                let transformed: Vec<_> = transformed.map(|(f, x)| f.forward(x.clone())).collect();
-                self.attention.forward(&transformed)
-            }
-        };
+        let hops = self.input_dropout.forward(hops);
+        let given = hops.clone().narrow(1, 0, 1).reshape([batch, features]);
+        let mut combined = self.attention.forward(match &self.process {
+            None => hops.swap_dims(0, 1),
+            Some(networks) => networks.forward(hops),
+        });
         if let Some(residual) = &self.residual {
-            combined = combined + residual.forward(hops[0].clone());
+            combined = combined + residual.forward(given);
             combined = self.dropout.forward(self.prelu.forward(combined));
         }
         let logits = self.output.forward(self.pre_dropout.forward(combined));
@@ -144,7 +116,7 @@ impl Gamlp {
     /// Number of trainable numbers: all parameters but the running statistics, which Burn's
     /// `num_params` counts as well. Of a sparse layer only those that exist.
     pub fn trainable_parameters(&self) -> usize {
-        let hops = self.process.iter().flat_map(|network| &network.norms);
+        let hops = self.process.iter().flat_map(|networks| &networks.norm);
         let output: Vec<_> = match &self.output {
             OutputNetwork::Residual(network) => network.norms.iter().collect(),
             OutputNetwork::Head(head) => vec![&head.norm],
@@ -154,9 +126,12 @@ impl Gamlp {
         self.num_params() - running
     }
 
-    /// The square matrices that may be sparse, whatever the scope, first to last.
+    /// The square matrices that may be sparse, first to last; those of hops only where the scope has them.
     pub fn sparsifiable(&self) -> Vec<&Projection> {
-        let mut found: Vec<_> = self.process.iter().flat_map(|f| &f.middle).collect();
+        let mut found = match self.process.as_ref().map(|networks| &networks.second) {
+            Some(HopProjections::Each(layers)) => layers.iter().collect(),
+            Some(HopProjections::Dense(_)) | None => Vec::new(),
+        };
         match &self.output {
             OutputNetwork::Head(head) => found.push(&head.wide),
             OutputNetwork::Residual(network) => {

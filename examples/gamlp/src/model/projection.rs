@@ -22,12 +22,11 @@ pub enum Projection {
 pub(crate) enum Place {
     Head,
     Hidden,
-    /// In the label network, which stays dense.
-    Label,
 }
 
 impl Place {
-    fn mode(self, config: &GamlpConfig) -> WeightMode {
+    /// The storage of a matrix in this place.
+    pub(crate) fn mode(self, config: &GamlpConfig) -> WeightMode {
         match (self, config.scope) {
             (Self::Head, SparseScope::Head | SparseScope::All)
             | (Self::Hidden, SparseScope::Hidden | SparseScope::All) => config.mode,

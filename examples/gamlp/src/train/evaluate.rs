@@ -75,7 +75,7 @@ pub fn accuracy(
     let right = nodes.chunks(batch.max(FEWEST)).map(|nodes| {
         let batch = task.batch(nodes, device);
         let found = model
-            .forward(&batch.hops, batch.label_embedding)
+            .forward(batch.hops, batch.label_embedding)
             .argmax(1)
             .cast(DType::I32);
         let expected = TensorData::new(task.classes_of(nodes), [nodes.len(), 1]);
@@ -94,7 +94,7 @@ pub fn all_logits(model: &Gamlp, task: &NodeTask, batch: usize, device: &Device)
     let nodes: Vec<u32> = (0..task.nodes() as u32).collect();
     for nodes in nodes.chunks(batch.max(FEWEST)) {
         let batch = task.batch(nodes, device);
-        let logits = model.forward(&batch.hops, batch.label_embedding);
+        let logits = model.forward(batch.hops, batch.label_embedding);
         values.extend(logits.into_data().iter::<f32>());
     }
     FeatureMatrix { width, values }

@@ -159,7 +159,7 @@ impl Trainer {
         let (batch, targets, nodes) =
             self.stage
                 .batch(&order, step, self.options.gamma, &self.device);
-        let logits = self.model.forward(&batch.hops, batch.label_embedding);
+        let logits = self.model.forward(batch.hops, batch.label_embedding);
         let loss = targets.loss(logits);
         let grads = GradientsParams::from_grads(loss.backward(), &self.model);
         let mut model = self

@@ -30,7 +30,7 @@ fn a_batch_holds_the_rows_of_its_nodes() {
     assert_eq!(inputs.hops().len(), 3);
     assert_eq!(inputs.hops()[0].values(), data.features.values);
     let batch = inputs.batch(&[5, 599, 5], &device());
-    for (tensor, matrix) in batch.hops.iter().zip(inputs.hops()) {
+    for (tensor, matrix) in batch.hops.iter_dim(1).zip(inputs.hops()) {
         let found: Vec<f32> = tensor.to_data().iter::<f32>().collect();
         assert_eq!(
             found,
@@ -63,7 +63,7 @@ fn a_sparse_head_learns_communities() {
     let targets = TensorData::new(targets, [data.split.train.len()]);
     let targets = Tensor::<1, Int>::from_data(targets, &training);
     for _ in 0..40 {
-        let logits = model.forward(&batch.hops, batch.label_embedding.clone());
+        let logits = model.forward(batch.hops.clone(), batch.label_embedding.clone());
         let loss = CrossEntropyLossConfig::new().init(&training);
         let grads = loss.forward(logits, targets.clone()).backward();
         let grads = GradientsParams::from_grads(grads, &model);
@@ -72,7 +72,7 @@ fn a_sparse_head_learns_communities() {
 
     let model = model.valid();
     let batch = inputs.batch(&data.split.test, &device);
-    let found = model.forward(&batch.hops, batch.label_embedding).argmax(1);
+    let found = model.forward(batch.hops, batch.label_embedding).argmax(1);
     let found = found.into_data();
     let expected = labels(&data, &data.split.test);
     let right = found.iter::<i64>().zip(&expected).filter(|(a, b)| a == *b);

@@ -28,7 +28,7 @@ fn captured_and_eager_passes_give_the_logits_of_the_model() {
         // The same predictor with other inputs: a replay must not keep the old ones.
         for nodes in [[0, 7], [599, 3], [0, 7]] {
             let batch = task.batch(&nodes, &device());
-            let logits = model.forward(&batch.hops, batch.label_embedding);
+            let logits = model.forward(batch.hops, batch.label_embedding);
             let expected: Vec<f32> = logits.into_data().iter::<f32>().collect();
             let rows = task.packed(&nodes);
             assert_eq!(eager.predict(&rows), expected, "{mode}");

@@ -82,7 +82,7 @@ fn tiny() -> GamlpConfig {
 
 const BATCH: usize = 7;
 
-fn inputs(config: &GamlpConfig, device: &Device) -> (Vec<Tensor<2>>, Tensor<2>) {
+fn inputs(config: &GamlpConfig, device: &Device) -> (Tensor<3>, Tensor<2>) {
     let tensor = |name: &str, width: usize| {
         let values = numbers(name, BATCH * width);
         Tensor::from_data(TensorData::new(values, [BATCH, width]), device)
@@ -90,7 +90,7 @@ fn inputs(config: &GamlpConfig, device: &Device) -> (Vec<Tensor<2>>, Tensor<2>) 
     let hops = (0..=config.hops)
         .map(|k| tensor(&format!("hop {k}"), config.features))
         .collect();
-    (hops, tensor("labels", config.classes))
+    (Tensor::stack(hops, 1), tensor("labels", config.classes))
 }
 
 fn host(x: &Tensor<2>) -> Matrix {
@@ -100,7 +100,7 @@ fn host(x: &Tensor<2>) -> Matrix {
 
 fn logits(model: &Gamlp, config: &GamlpConfig, device: &Device) -> Tensor<2> {
     let (hops, labels) = inputs(config, device);
-    model.forward(&hops, labels)
+    model.forward(hops, labels)
 }
 
 #[test]
@@ -143,13 +143,14 @@ fn every_variant_equals_double_precision() {
         for (device, phase) in phases {
             let model = weights.load(&config, &device);
             let (hops, labels) = inputs(&config, &device);
-            let found = model.forward(&hops, labels.clone());
+            let found = model.forward(hops.clone(), labels.clone());
             let reference = Reference {
                 config: &config,
                 weights: &weights,
                 phase,
             };
-            let hops: Vec<_> = hops.iter().map(host).collect();
+            let hops = hops.iter_dim(1).map(|hop| host(&hop.squeeze_dim(1)));
+            let hops: Vec<_> = hops.collect();
             let expected = reference.logits(&hops, &host(&labels));
             let far = distance(&found, &expected.values);
             assert!(far < 1e-5, "{config:?}, {phase:?}: {far:e}");
@@ -184,14 +185,14 @@ fn the_scope_says_which_matrices_are_sparse() {
         let model = config.init(0, &device());
         model.sparsifiable().iter().map(|p| p.stored()).collect()
     };
-    // Three hop transforms, then the first and the middle layer of the output network.
-    assert_eq!(stored(config.clone().with_mode(WeightMode::Dense)), [36; 5]);
+    // Three hop transforms, where they are governed, then the first and the middle layer of the output network.
+    assert_eq!(stored(config.clone().with_mode(WeightMode::Dense)), [36; 2]);
     assert_eq!(
         stored(config.clone().with_scope(SparseScope::Hidden)),
         [18; 5]
     );
     let head = config.with_head(Some(10));
-    assert_eq!(stored(head.clone()), [36, 36, 36, 50]);
+    assert_eq!(stored(head.clone()), [50]);
     assert_eq!(
         stored(head.clone().with_scope(SparseScope::Hidden)),
         [18, 18, 18, 100]
@@ -241,7 +242,9 @@ fn dropout_acts_in_training_only() {
 fn another_number_of_hops_is_refused() {
     let config = tiny();
     let (hops, labels) = inputs(&config, &device());
-    config.init(0, &device()).forward(&hops[..2], labels);
+    config
+        .init(0, &device())
+        .forward(hops.narrow(1, 0, 2), labels);
 }
 
 #[test]
@@ -250,10 +253,9 @@ fn a_training_batch_of_one_is_refused() {
     let config = tiny();
     let device = device().autodiff();
     let (hops, labels) = inputs(&config, &device);
-    let hops: Vec<_> = hops.into_iter().map(|x| x.narrow(0, 0, 1)).collect();
     config
         .init(0, &device)
-        .forward(&hops, labels.narrow(0, 0, 1));
+        .forward(hops.narrow(0, 0, 1), labels.narrow(0, 0, 1));
 }
 
 #[test]
@@ -267,8 +269,8 @@ fn the_head_of_the_paper_is_5000_wide() {
     let without_output = 3_335_831 - 813_663;
     let head = 513 * 5000 + 250_000 + 5000 + 2 * 5000 + 5001 * 47 + 1;
     assert_eq!(model.trainable_parameters(), without_output + head);
-    let hops = vec![Tensor::ones([1, 100], &device); 6];
-    let logits = model.forward(&hops, Tensor::zeros([1, 47], &device));
+    let hops = Tensor::ones([1, 6, 100], &device);
+    let logits = model.forward(hops, Tensor::zeros([1, 47], &device));
     assert_eq!(logits.dims(), [1, 47]);
     assert!(logits.to_data().iter::<f32>().all(f32::is_finite));
 }

@@ -225,13 +225,9 @@ fn rows_on_the_device_are_those_of_the_host() {
         for nodes in [&mixed, &learned] {
             for device in [device(), device().autodiff()] {
                 let (found, expected) = (task.batch(nodes, &device), host.batch(nodes, &device));
-                assert_eq!(found.hops.len(), 4);
-                let pairs = found.hops.iter().zip(&expected.hops);
-                let labels = (&found.label_embedding, &expected.label_embedding);
-                for (found, expected) in pairs.chain([labels]) {
-                    assert_eq!(found.device(), expected.device());
-                    assert_same(found, expected);
-                }
+                assert_eq!(found.hops.dims()[1], 4);
+                assert_same(&found.hops, &expected.hops);
+                assert_same(&found.label_embedding, &expected.label_embedding);
             }
         }
         let other = task.with_reliable(&ReliableSet::default()).unwrap();
@@ -239,7 +235,8 @@ fn rows_on_the_device_are_those_of_the_host() {
     }
 }
 
-fn assert_same(found: &Tensor<2>, expected: &Tensor<2>) {
+fn assert_same<const D: usize>(found: &Tensor<D>, expected: &Tensor<D>) {
+    assert_eq!(found.device(), expected.device());
     found.to_data().assert_eq(&expected.to_data(), true);
 }
 

@@ -4,9 +4,9 @@ use burn::{
     tensor::{Device, Int, Tensor, TensorData},
 };
 use gamlp::{
-    Args, BatchNorm, FeedForward, Gamlp, GamlpConfig, GamlpError, GraphId, GraphSource, Interrupt,
-    LogLine, NodeTask, Outcome, OutputNetwork, Projection, ResidualLayer, ResidualNetwork,
-    TrainOptions,
+    Args, BatchNorm, Gamlp, GamlpConfig, GamlpError, GraphId, GraphSource, HopNetworks,
+    HopProjections, Interrupt, LabelNetwork, LogLine, NodeTask, Outcome, OutputNetwork, Projection,
+    ResidualLayer, ResidualNetwork, StackedLinear, TrainOptions,
 };
 use std::{
     collections::BTreeMap,
@@ -172,19 +172,54 @@ impl Weights {
         norm.running_var = RunningState::new(part("running_var"));
     }
 
-    fn feed_forward(&self, network: &mut FeedForward, name: &str, device: &Device) {
-        let middle = network.middle.iter_mut().map(dense);
-        let layers = core::iter::once(&mut network.first)
-            .chain(middle)
-            .chain(&mut network.last);
-        for (i, layer) in layers.enumerate() {
-            self.linear(layer, &format!("{name}.layers.{i}"), device);
+    fn label_network(&self, network: &mut LabelNetwork, device: &Device) {
+        for (i, layer) in network.layers.iter_mut().enumerate() {
+            self.linear(layer, &format!("label_fc.layers.{i}"), device);
         }
         for (i, norm) in network.norms.iter_mut().enumerate() {
-            self.norm(norm, &format!("{name}.bns.{i}"), device);
+            self.norm(norm, &format!("label_fc.bns.{i}"), device);
         }
-        let slope = self.tensor(&format!("{name}.prelu.weight"), device);
-        network.prelu.alpha = Param::from_tensor(slope);
+        network.prelu.alpha = Param::from_tensor(self.tensor("label_fc.prelu.weight", device));
+    }
+
+    fn hop_networks(&self, networks: &mut HopNetworks, device: &Device) {
+        let hops = networks.len();
+        let stack = |layer: usize| StackedLinear {
+            weight: Param::from_tensor(
+                self.each::<2, 3>(hops, &format!("layers.{layer}.weight"), device)
+                    .swap_dims(1, 2),
+            ),
+            bias: Param::from_tensor(self.each::<1, 2>(
+                hops,
+                &format!("layers.{layer}.bias"),
+                device,
+            )),
+        };
+        networks.first = stack(0);
+        networks.second = HopProjections::Dense(stack(1));
+        if let Some(norm) = &mut networks.norm {
+            let part = |part: &str| {
+                let parts = self.each::<1, 2>(hops, &format!("bns.0.{part}"), device);
+                parts.flatten::<1>(0, 1)
+            };
+            norm.gamma = Param::from_tensor(part("weight"));
+            norm.beta = Param::from_tensor(part("bias"));
+            norm.running_mean = RunningState::new(part("running_mean"));
+            norm.running_var = RunningState::new(part("running_var"));
+        }
+        let slopes = self.each::<1, 2>(hops, "prelu.weight", device);
+        networks.prelu.alpha = Param::from_tensor(slopes.flatten(0, 1));
+    }
+
+    /// An array of every hop, one after another.
+    fn each<const D: usize, const E: usize>(
+        &self,
+        hops: usize,
+        name: &str,
+        device: &Device,
+    ) -> Tensor<E> {
+        let arrays = (0..hops).map(|k| self.tensor::<D>(&format!("process.{k}.{name}"), device));
+        Tensor::stack(arrays.collect(), 0)
     }
 
     fn residual_network(&self, network: &mut ResidualNetwork, device: &Device) {
@@ -207,15 +242,15 @@ impl Weights {
     /// The network of `config` with these weights.
     pub fn load(&self, config: &GamlpConfig, device: &Device) -> Gamlp {
         let mut model = config.init(0, device);
-        for (k, network) in model.process.iter_mut().enumerate() {
-            self.feed_forward(network, &format!("process.{k}"), device);
+        if let Some(networks) = &mut model.process {
+            self.hop_networks(networks, device);
         }
         self.linear(&mut model.attention.score, "lr_att", device);
         match &mut model.output {
             OutputNetwork::Residual(network) => self.residual_network(network, device),
             OutputNetwork::Head(_) => panic!("the published network has no feature head"),
         }
-        self.feed_forward(&mut model.label, "label_fc", device);
+        self.label_network(&mut model.label, device);
         if let Some(layer) = &mut model.residual {
             self.linear(layer, "res_fc", device);
         }

@@ -1,8 +1,8 @@
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
+use example_support::kernels::{addresses, cubes, element, single_units, vector_size};
 
-use super::launch::{addresses, cubes, element, single_units, vector_size};
 use crate::fused::AdamWStep;
 
 #[cube(launch_unchecked, address_type = "dynamic")]

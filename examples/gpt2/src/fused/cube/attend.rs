@@ -4,8 +4,7 @@ use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
-
-use super::launch::{addresses, grid, index_element, output, vector_size};
+use example_support::kernels::{addresses, grid, index_element, output, vector_size};
 
 /// Units of a cube at most.
 const UNITS: usize = 512;

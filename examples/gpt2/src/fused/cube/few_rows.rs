@@ -3,8 +3,9 @@
 use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
+use example_support::kernels::{Teams, addresses, grid, output, team_sum};
 
-use super::launch::{Teams, UNROLL, addresses, grid, output, team_sum};
+use super::exponentials::UNROLL;
 
 /// Neighbouring columns that a cube computes.
 const COLUMNS: usize = 32;

@@ -5,8 +5,8 @@ use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
+use example_support::kernels::{addresses, cubes, element, output, single_units, vector_size};
 
-use super::launch::{addresses, cubes, element, output, single_units, vector_size};
 use crate::fused::base::{CUBIC, LINEAR};
 
 /// `sigmoid(x (LINEAR + CUBIC x^2))`.

@@ -2,8 +2,7 @@ use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
-
-use super::launch::{addresses, cubes, element, output, single_units, vector_size};
+use example_support::kernels::{addresses, cubes, element, output, single_units, vector_size};
 
 /// How the last axis is made of parts, heads and vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,8 +2,9 @@ use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
+use example_support::kernels::{Teams, addresses, element, index_element, output};
 
-use super::launch::{Teams, UNROLL, addresses, element, exponentials, index_element, output};
+use super::exponentials::{UNROLL, exponentials};
 
 /// A target, or the last place for one that does not exist.
 #[cube]

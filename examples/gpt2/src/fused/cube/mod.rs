@@ -2,10 +2,10 @@
 
 mod adamw;
 mod attend;
+mod exponentials;
 mod few_rows;
 mod gelu;
 mod heads;
-mod launch;
 mod losses;
 mod norm;
 mod softmax;

@@ -4,8 +4,9 @@ use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
-
-use super::launch::{Teams, addresses, element, grid, output, rows, single_units, team_sum};
+use example_support::kernels::{
+    Teams, addresses, element, grid, output, rows, single_units, team_sum,
+};
 
 /// Elements of a row that a unit has in flight.
 const AHEAD: usize = 8;

@@ -1,8 +1,9 @@
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
+use example_support::kernels::{Teams, addresses, element, output, rows, team_sum};
 
-use super::launch::{Teams, UNROLL, addresses, element, exponentials, output, rows, team_sum};
+use super::exponentials::{UNROLL, exponentials};
 
 /// Keys that the query of a row may see.
 #[cube]

@@ -1,4 +1,4 @@
-//! What the kernels share: teams of units, one team per row.
+//! What the kernels of the examples have in common: sizes of launches, and teams of units, one team per row.
 
 use burn::backend::cubecl::{dtype_to_elem_type, dtype_to_storage_type};
 use burn::tensor::{DType, Shape};
@@ -9,20 +9,21 @@ use cubecl::features::Plane;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 
-/// Units per cube.
+/// Most units per cube.
 const UNITS: usize = 256;
-/// Elements of a row that a unit has in flight.
-pub(super) const UNROLL: usize = 4;
 
 /// Cubes and teams for a number of rows.
-pub(super) struct Teams {
+pub struct Teams {
+    /// Cubes of the launch.
     pub count: CubeCount,
+    /// Units of a cube.
     pub dim: CubeDim,
     /// Units that share a row: a plane, or one where planes have no operations.
     pub lanes: usize,
 }
 
 impl Teams {
+    /// Teams for this many rows; each goes on to the next row where there are more rows than teams.
     pub fn for_rows(client: &Client, rows: usize) -> Self {
         let hardware = &client.properties().hardware;
         let (min, max) = (hardware.plane_size_min, hardware.plane_size_max);
@@ -42,38 +43,40 @@ impl Teams {
 }
 
 /// At most `wanted` cubes, cut to what the device allows: kernels stride over the rest.
-pub(super) fn cubes(client: &Client, wanted: usize) -> CubeCount {
+pub fn cubes(client: &Client, wanted: usize) -> CubeCount {
     grid(client, [wanted, 1])
 }
 
 /// As [`cubes`], along two axes.
-pub(super) fn grid(client: &Client, wanted: [usize; 2]) -> CubeCount {
+pub fn grid(client: &Client, wanted: [usize; 2]) -> CubeCount {
     let (x, y, _) = client.properties().hardware.max_cube_count;
     let cut = |wanted: usize, most: u32| wanted.clamp(1, most as usize) as u32;
     CubeCount::Static(cut(wanted[0], x), cut(wanted[1], y), 1)
 }
 
 /// Units of a cube whose units work alone.
-pub(super) fn single_units(client: &Client) -> CubeDim {
+pub fn single_units(client: &Client) -> CubeDim {
     let most = client.properties().hardware.max_units_per_cube;
     CubeDim::new_1d(most.min(UNITS as u32))
 }
 
 /// An output whose elements the kernel writes all.
-pub(super) fn output(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
+pub fn output(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype)
 }
 
-pub(super) fn element(dtype: DType) -> ElemType {
+/// The kernel's type for elements of `dtype`.
+pub fn element(dtype: DType) -> ElemType {
     dtype_to_storage_type(dtype)
 }
 
-pub(super) fn index_element(dtype: DType) -> ElemType {
+/// The kernel's type for indices of `dtype`.
+pub fn index_element(dtype: DType) -> ElemType {
     dtype_to_elem_type(dtype)
 }
 
 /// The widest address that any of the tensors needs.
-pub(super) fn addresses<const N: usize>(tensors: [&CubeTensor; N]) -> AddressType {
+pub fn addresses<const N: usize>(tensors: [&CubeTensor; N]) -> AddressType {
     tensors
         .into_iter()
         .map(CubeTensor::required_address_type)
@@ -82,7 +85,7 @@ pub(super) fn addresses<const N: usize>(tensors: [&CubeTensor; N]) -> AddressTyp
 }
 
 /// The widest vectors that the device loads at once and that fit where the tensors begin and end.
-pub(super) fn vector_size(tensors: &[&CubeTensor]) -> usize {
+pub fn vector_size(tensors: &[&CubeTensor]) -> usize {
     let fits = |size: usize| {
         tensors.iter().all(|tensor| {
             let start = tensor.handle.offset_start.unwrap_or(0);
@@ -100,14 +103,14 @@ pub(super) fn vector_size(tensors: &[&CubeTensor]) -> usize {
 }
 
 /// Rows along the last axis.
-pub(super) fn rows(tensor: &CubeTensor) -> usize {
+pub fn rows(tensor: &CubeTensor) -> usize {
     let shape = tensor.meta.shape();
     shape.num_elements() / shape[shape.num_dims() - 1].max(1)
 }
 
 /// The sum over a team.
 #[cube]
-pub(super) fn team_sum(value: f32, #[comptime] lanes: usize) -> f32 {
+pub fn team_sum(value: f32, #[comptime] lanes: usize) -> f32 {
     let mut sum = value;
     if comptime!(lanes > 1) {
         sum = plane_sum(value);
@@ -117,50 +120,10 @@ pub(super) fn team_sum(value: f32, #[comptime] lanes: usize) -> f32 {
 
 /// The largest over a team.
 #[cube]
-pub(super) fn team_max(value: f32, #[comptime] lanes: usize) -> f32 {
+pub fn team_max(value: f32, #[comptime] lanes: usize) -> f32 {
     let mut highest = value;
     if comptime!(lanes > 1) {
         highest = plane_max(value);
     }
     highest
-}
-
-/// The highest of `scale` times the first `visible` elements of a row that begins at `first`, and the sum
-/// of exponentials of what all lack to it.
-#[cube]
-pub(super) fn exponentials<F: Float>(
-    scores: &Tensor<F>,
-    first: usize,
-    visible: usize,
-    lane: usize,
-    scale: f32,
-    #[comptime] lanes: usize,
-) -> (f32, f32) {
-    let mut highest = f32::new(comptime!(f32::MIN));
-    let mut total = 0.0_f32;
-    let mut block = Array::<f32>::new(UNROLL);
-    let mut at = lane;
-    while at < visible {
-        let mut top = highest;
-        #[unroll]
-        for u in 0..UNROLL {
-            let mut score = f32::new(comptime!(f32::MIN));
-            if at + comptime!(u * lanes) < visible {
-                score = scale * f32::cast_from(scores[first + at + comptime!(u * lanes)]);
-            }
-            block[u] = score;
-            top = max(top, score);
-        }
-        total *= (highest - top).exp();
-        #[unroll]
-        for u in 0..UNROLL {
-            if at + comptime!(u * lanes) < visible {
-                total += (block[u] - top).exp();
-            }
-        }
-        highest = top;
-        at += comptime!(UNROLL * lanes);
-    }
-    let top = team_max(highest, lanes);
-    (top, team_sum(total * (highest - top).exp(), lanes))
 }

@@ -1,0 +1,80 @@
+//! Recursive attention over the hops of a node as one operation: a kernel forward, and two backward.
+//!
+//! Operation by operation it is some three hundred small ones a training step, on numbers of which a node has
+//! one for each hop, and a GPU waits for the host that launches them.
+
+mod autodiff;
+mod base;
+#[cfg(feature = "__cube")]
+mod cube;
+#[cfg(feature = "flex")]
+mod flex;
+#[cfg(feature = "flex")]
+mod node;
+
+use burn::backend::Dispatch;
+use burn::tensor::{Tensor, assert_shape};
+
+pub use base::{HopAttentionOps, HopAttentionSettings};
+
+/// Number of shares of `hops` hops: those of the mean before every hop but the first, and the final ones.
+pub fn shares(hops: usize) -> usize {
+    hops * (hops + 1) / 2
+}
+
+/// Combines the hops of every node.
+///
+/// With the halves `w1` and `w2` of the weights of the score, hop `k` has the score
+/// `s_k = act(w1 . c_k + w2 . z_k + b)`, where `c_k` is the mean of the hops before it, weighted by the softmax of
+/// their scores, and `c_0 = z_0`. The output is the mean of all, weighted by the softmax of all scores.
+///
+/// Source: Zhang et al., "Graph Attention Multi-Layer Perceptron", 2022, recursive attention.
+///
+/// # Shapes
+///
+/// - hops: `[hops, batch, width]`
+/// - weight: `[2 width, 1]`
+/// - bias: `[1]`
+/// - factors: `[batch, shares(hops)]`, by which every share is multiplied, where there are such: first the one
+///   of the mean before hop 1, then the two before hop 2, and so on to those of the output. No gradient
+///   passes to them.
+/// - output: `[batch, width]`
+///
+/// # Panics
+///
+/// Panics if there is no hop or the shapes do not belong together.
+pub fn attend_hops(
+    hops: Tensor<3>,
+    weight: Tensor<2>,
+    bias: Tensor<1>,
+    factors: Option<Tensor<2>>,
+    activation: crate::ScoreActivation,
+) -> Tensor<2> {
+    let [count, batch, width] = hops.dims();
+    assert!(count > 0, "attend_hops: there are no hops");
+    let (double, shares) = (2 * width, shares(count));
+    assert_shape!(weight, [double, 1]);
+    assert_shape!(bias, [1]);
+    let settings = HopAttentionSettings {
+        activation,
+        has_factors: factors.is_some(),
+    };
+    let factors = match factors {
+        Some(factors) => {
+            assert_shape!(factors, [batch, shares]);
+            factors
+        }
+        // Any tensor will do where none is read.
+        None => bias.clone().unsqueeze(),
+    };
+    Tensor::from_dispatch(Dispatch::attend_hops(
+        hops.into_dispatch(),
+        weight.into_dispatch(),
+        bias.into_dispatch(),
+        factors.into_dispatch(),
+        settings,
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Values and gradients against Burn's operations, one by one as the paper defines them.
+
+use super::*;
+use crate::ScoreActivation;
+use burn::tensor::activation::{leaky_relu, relu, sigmoid, softmax};
+use burn::tensor::{Device, TensorData, Tolerance};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const ACTIVATIONS: [ScoreActivation; 3] = [
+    ScoreActivation::Relu,
+    ScoreActivation::LeakyRelu,
+    ScoreActivation::Sigmoid,
+];
+
+fn random<const D: usize>(dims: [usize; D], rng: &mut ChaCha8Rng) -> Tensor<D> {
+    let data: Vec<f32> = (0..dims.iter().product())
+        .map(|_| rng.random_range(-1.0..1.0))
+        .collect();
+    Tensor::from_data(TensorData::new(data, dims), &Device::default().autodiff())
+}
+
+/// Factors as dropout makes them: many zeros.
+fn factors(dims: [usize; 2], rng: &mut ChaCha8Rng) -> Tensor<2> {
+    let drawn = random(dims, rng);
+    let kept = drawn.clone().greater_elem(0.2);
+    Tensor::zeros_like(&drawn).mask_fill(kept, 2.5)
+}
+
+/// [`attend_hops`] by Burn's operations.
+fn by_operations(
+    hops: Tensor<3>,
+    weight: Tensor<2>,
+    bias: Tensor<1>,
+    factors: Option<Tensor<2>>,
+    activation: ScoreActivation,
+) -> Tensor<2> {
+    let [count, _, width] = hops.dims();
+    let hop = |k: usize| hops.clone().narrow(0, k, 1).squeeze_dim::<2>(0);
+    let mean = |scores: &[Tensor<2>]| {
+        let seen = scores.len();
+        let mut shares = softmax(Tensor::cat(scores.to_vec(), 1), 1);
+        if let Some(factors) = &factors {
+            shares = shares * factors.clone().narrow(1, super::shares(seen - 1), seen);
+        }
+        (0..seen)
+            .map(|k| hop(k) * shares.clone().narrow(1, k, 1))
+            .reduce(|sum, term| sum + term)
+            .unwrap()
+    };
+    let mut scores = Vec::new();
+    for k in 0..count {
+        let before = match k {
+            0 => hop(0),
+            _ => mean(&scores),
+        };
+        let both = Tensor::cat(vec![before, hop(k)], 1);
+        assert_eq!(both.dims()[1], 2 * width);
+        let score = both.matmul(weight.clone()) + bias.clone().unsqueeze();
+        scores.push(match activation {
+            ScoreActivation::Relu => relu(score),
+            ScoreActivation::LeakyRelu => leaky_relu(score, ScoreActivation::LEAK),
+            ScoreActivation::Sigmoid => sigmoid(score),
+        });
+    }
+    mean(&scores)
+}
+
+fn close<const D: usize>(found: Tensor<D>, expected: Tensor<D>, what: &str) {
+    assert_eq!(found.dims(), expected.dims(), "{what}");
+    let (found, expected) = (found.into_data(), expected.into_data());
+    found.assert_approx_eq(&expected, Tolerance::<f32>::rel_abs(1e-4, 1e-4));
+}
+
+/// Compares values and all gradients for `[hops, batch, width]`.
+fn compare([count, batch, width]: [usize; 3], drops: bool, activation: ScoreActivation) {
+    let what = format!("{count} hops of {batch} nodes, {width} wide, {activation:?}");
+    let rng = &mut ChaCha8Rng::seed_from_u64((count * 1000 + batch * 10 + width) as u64);
+    let inputs = (
+        random([count, batch, width], rng),
+        random([2 * width, 1], rng),
+        random([1], rng),
+    );
+    let factors = drops.then(|| factors([batch, super::shares(count)], rng));
+    let slope = random([batch, width], rng);
+    type Attend =
+        fn(Tensor<3>, Tensor<2>, Tensor<1>, Option<Tensor<2>>, ScoreActivation) -> Tensor<2>;
+    let run = |attend: Attend| {
+        let (hops, weight, bias) = inputs.clone();
+        let (hops, weight, bias) = (
+            hops.require_grad(),
+            weight.require_grad(),
+            bias.require_grad(),
+        );
+        let output = attend(
+            hops.clone(),
+            weight.clone(),
+            bias.clone(),
+            factors.clone(),
+            activation,
+        );
+        let grads = (output.clone() * slope.clone()).sum().backward();
+        let grads = (
+            hops.grad(&grads).unwrap(),
+            weight.grad(&grads).unwrap(),
+            bias.grad(&grads).unwrap(),
+        );
+        (output.inner(), grads)
+    };
+    let (found, of) = run(attend_hops);
+    let (expected, expected_of) = run(by_operations);
+    close(found, expected, &what);
+    close(of.0, expected_of.0, &what);
+    close(of.1, expected_of.1, &what);
+    close(of.2, expected_of.2, &what);
+}
+
+#[test]
+fn values_and_gradients_are_those_of_the_operations() {
+    for activation in ACTIVATIONS {
+        for drops in [false, true] {
+            for dims in [[1, 1, 1], [1, 5, 3], [2, 3, 7], [6, 130, 33], [3, 70, 300]] {
+                compare(dims, drops, activation);
+            }
+        }
+    }
+}
+
+#[test]
+fn many_hops() {
+    compare([15, 4, 9], true, ScoreActivation::LeakyRelu);
+}
+
+#[test]
+fn inputs_may_be_views() {
+    let rng = &mut ChaCha8Rng::seed_from_u64(1);
+    let hops = random([4, 3, 5], rng);
+    let (weight, bias) = (random([10, 1], rng), random([1], rng));
+    let attend = |hops: Tensor<3>| {
+        attend_hops(
+            hops,
+            weight.clone(),
+            bias.clone(),
+            None,
+            ScoreActivation::Sigmoid,
+        )
+    };
+    let expected = attend(hops.clone());
+    let view = Tensor::<3>::from_data(hops.swap_dims(0, 1).into_data(), &expected.device());
+    close(attend(view.swap_dims(0, 1)), expected, "views");
+}
+
+#[test]
+fn shares_far_apart_do_not_overflow() {
+    let device = Device::default();
+    let hops = Tensor::<3>::from_data([[[300.0f32]], [[-300.0]], [[1.0]]], &device);
+    let weight = Tensor::from_data([[1.0f32], [1.0]], &device);
+    let bias = Tensor::zeros([1], &device);
+    let found = attend_hops(hops, weight, bias, None, ScoreActivation::Relu);
+    let [value] = found.into_data().iter::<f32>().collect::<Vec<_>>()[..] else {
+        panic!("there is one node");
+    };
+    // Scores of 600, 0 and 301.
+    assert_eq!(value, 300.0);
+}
+
+#[test]
+#[should_panic(expected = "there are no hops")]
+fn no_hops_are_refused() {
+    let device = Device::default();
+    let weight = Tensor::zeros([4, 1], &device);
+    let bias = Tensor::zeros([1], &device);
+    attend_hops(
+        Tensor::zeros([0, 3, 2], &device),
+        weight,
+        bias,
+        None,
+        ScoreActivation::Relu,
+    );
+}
+
+#[test]
+#[should_panic(expected = "axis 1 expected 6, got 3")]
+fn factors_of_another_number_of_hops_are_refused() {
+    let device = Device::default();
+    let weight = Tensor::zeros([4, 1], &device);
+    let bias = Tensor::zeros([1], &device);
+    let factors = Some(Tensor::ones([3, 3], &device));
+    attend_hops(
+        Tensor::zeros([3, 3, 2], &device),
+        weight,
+        bias,
+        factors,
+        ScoreActivation::Relu,
+    );
+}
