@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command that sees Mesa's software Vulkan device (lavapipe) and no other.
 #
-#   scripts/software-vulkan.sh cargo test --features wgpu,fusion
+#   scripts/software-vulkan.sh cargo test --no-default-features --features wgpu,flex,fusion,autotune,train
 #
 # It tests the `wgpu` kernels on a machine without a GPU, and gives the same device
 # on a machine with one. Installs Mesa's driver where it is missing (Debian, as root).

@@ -1,5 +1,7 @@
 //! What the kernels of the examples have in common: sizes of launches, and teams of units, one team per row.
 
+#![allow(missing_docs, reason = "`cube` makes a module of every function")]
+
 use burn::backend::cubecl::{dtype_to_elem_type, dtype_to_storage_type};
 use burn::tensor::{DType, Shape};
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;

@@ -1,4 +1,4 @@
-use super::{BatchNorm, Projection, projection::Place};
+use super::{BatchNorm, Projection, padded, projection::Place};
 use crate::{GamlpConfig, InitStream, xavier_bound};
 use burn::{
     module::Module,
@@ -75,6 +75,6 @@ impl FeatureHead {
         let x = self.prelu.forward(self.expand.forward(input));
         let x = self.norm.forward(self.wide.forward(x));
         let x = self.dropout.forward(self.prelu.forward(x));
-        self.classify.forward(x)
+        padded::linear(&self.classify, x)
     }
 }

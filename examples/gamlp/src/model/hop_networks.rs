@@ -106,3 +106,34 @@ impl HopNetworks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::{module::Param, nn::Linear, tensor::Distribution};
+
+    #[test]
+    fn layers_of_their_own_compute_what_the_stacked_ones_do() {
+        let device = Device::default();
+        let config = GamlpConfig::new(5, 2).with_hidden(7).with_hops(3);
+        let stacked = HopNetworks::new(&config, &mut InitStream::new(1), &device);
+        let HopProjections::Dense(layers) = &stacked.second else {
+            panic!("dense layers are stacked");
+        };
+        let layer = |hop: usize| {
+            let weight = layers.weight.val().narrow(0, hop, 1).squeeze_dim(0);
+            Projection::Dense(Linear {
+                weight: Param::from_tensor(weight),
+                bias: Some(Param::from_tensor(Tensor::zeros([7], &device))),
+            })
+        };
+        let each = HopNetworks {
+            second: HopProjections::Each((0..4).map(layer).collect()),
+            ..stacked.clone()
+        };
+        let hops = Tensor::random([9, 4, 5], Distribution::Default, &device);
+        let found = each.forward(hops.clone()).into_data();
+        let expected = stacked.forward(hops).into_data();
+        found.assert_approx_eq::<f32>(&expected, Default::default());
+    }
+}

@@ -1,4 +1,4 @@
-use super::BatchNorm;
+use super::{BatchNorm, padded};
 use crate::{GamlpConfig, InitStream};
 use burn::{
     module::Module,
@@ -53,7 +53,7 @@ impl LabelNetwork {
     pub fn forward(&self, input: Tensor<2>) -> Tensor<2> {
         let mut x = input;
         for (index, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(x);
+            x = padded::linear(layer, x);
             if let Some(norm) = self.norms.get(index) {
                 x = self.dropout.forward(self.prelu.forward(norm.forward(x)));
             }

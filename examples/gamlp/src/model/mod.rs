@@ -5,6 +5,7 @@ mod feature_head;
 mod hop_networks;
 mod label_network;
 mod output_network;
+mod padded;
 mod projection;
 mod stacked_linear;
 

@@ -1,4 +1,4 @@
-use super::{BatchNorm, FeatureHead, Projection, projection::Place};
+use super::{BatchNorm, FeatureHead, Projection, padded, projection::Place};
 use crate::{GamlpConfig, InitStream};
 use burn::{
     module::Module,
@@ -85,7 +85,7 @@ impl ResidualLayer {
         match self {
             Self::Plain(layer) => {
                 let [input, output] = layer.weight.dims();
-                let y = norm.forward(layer.forward(x.clone()));
+                let y = norm.forward(padded::linear(layer, x.clone()));
                 if input == output { y + x } else { y }
             }
             Self::Square(layer) => norm.forward(layer.forward(x.clone())) + x,

@@ -108,7 +108,7 @@ fn hops_kernel(
             }
             at += lanes;
         }
-        softmax(&scores, &mut shares, count);
+        softmax(&mut scores, &mut shares, count);
         #[unroll(unroll)]
         for hop in 0..count {
             let factor = factor(factors, row, count, hop, kind);
@@ -122,7 +122,7 @@ fn hops_kernel(
             let hop = count - step;
             let slope = of_scores[hop] * slope(scores[hop], comptime!(kind.activation));
             own[hop] = slope;
-            softmax(&scores, &mut shares, hop);
+            softmax(&mut scores, &mut shares, hop);
             for other in 0..hop {
                 let factor = slope * factor(factors, row, hop, other, kind);
                 of_before[other] += factor * shares[other];

@@ -65,7 +65,7 @@ pub(super) fn factor(
 
 /// The shares of the first `seen` hops: the softmax of their scores.
 #[cube]
-pub(super) fn softmax(scores: &Array<f32>, shares: &mut Array<f32>, seen: usize) {
+pub(super) fn softmax(scores: &mut Array<f32>, shares: &mut Array<f32>, seen: usize) {
     let mut top = scores[0];
     for hop in 1..seen {
         top = max(top, scores[hop]);
@@ -182,7 +182,7 @@ fn forward_kernel(
             row,
             kind,
         );
-        softmax(&scores, &mut shares, count);
+        softmax(&mut scores, &mut shares, count);
         for hop in 0..count {
             shares[hop] *= factor(factors, row, count, hop, kind);
         }
