@@ -82,7 +82,8 @@ fn compare([count, batch, width]: [usize; 3], drops: bool, activation: ScoreActi
     let rng = &mut ChaCha8Rng::seed_from_u64((count * 1000 + batch * 10 + width) as u64);
     let inputs = (
         random([count, batch, width], rng),
-        random([2 * width, 1], rng),
+        // Scores of about one, whatever the width: large ones magnify their roundings.
+        random([2 * width, 1], rng) / (width as f64).sqrt(),
         random([1], rng),
     );
     let factors = drops.then(|| factors([batch, super::shares(count)], rng));
