@@ -8,7 +8,7 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::node::{Node, NodeGradient, dot};
-use super::{HopAttentionOps, HopAttentionSettings, shares};
+use super::{HopAttentionOps, HopAttentionSettings, share_count};
 
 /// Nodes whose gradients one thread adds up, in their order.
 const BLOCK: usize = 64;
@@ -139,7 +139,7 @@ impl<'a> Nodes<'a> {
         let (first, second) = self.weight.split_at(self.width);
         let hops = || (0..self.count).map(|hop| self.hop(hop, index));
         let own: Vec<f32> = hops().map(|z| dot(second, z) + self.bias).collect();
-        let shares = shares(self.count);
+        let shares = share_count(self.count);
         let factors = &self.factors;
         let factors =
             (self.settings.has_factors).then(|| &factors[index * shares..(index + 1) * shares]);

@@ -18,7 +18,7 @@ use burn::tensor::{Tensor, assert_shape};
 pub use base::{HopAttentionOps, HopAttentionSettings};
 
 /// Number of shares of `hops` hops: those of the mean before every hop but the first, and the final ones.
-pub fn shares(hops: usize) -> usize {
+pub fn share_count(hops: usize) -> usize {
     hops * (hops + 1) / 2
 }
 
@@ -35,7 +35,7 @@ pub fn shares(hops: usize) -> usize {
 /// - hops: `[hops, batch, width]`
 /// - weight: `[2 width, 1]`
 /// - bias: `[1]`
-/// - factors: `[batch, shares(hops)]`, by which every share is multiplied, where there are such: first the one
+/// - factors: `[batch, share_count(hops)]`, by which every share is multiplied, where there are such: first the one
 ///   of the mean before hop 1, then the two before hop 2, and so on to those of the output. No gradient
 ///   passes to them.
 /// - output: `[batch, width]`
@@ -52,7 +52,7 @@ pub fn attend_hops(
 ) -> Tensor<2> {
     let [count, batch, width] = hops.dims();
     assert!(count > 0, "attend_hops: there are no hops");
-    let (double, shares) = (2 * width, shares(count));
+    let (double, shares) = (2 * width, share_count(count));
     assert_shape!(weight, [double, 1]);
     assert_shape!(bias, [1]);
     let settings = HopAttentionSettings {

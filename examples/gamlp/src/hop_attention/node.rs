@@ -101,7 +101,7 @@ impl<'a> Node<'a> {
 
     fn factor(&self, seen: usize, hop: usize) -> f32 {
         self.factors
-            .map_or(1.0, |factors| factors[super::shares(seen - 1) + hop])
+            .map_or(1.0, |factors| factors[super::share_count(seen - 1) + hop])
     }
 }
 

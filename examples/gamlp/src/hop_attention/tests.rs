@@ -41,7 +41,10 @@ fn by_operations(
         let seen = scores.len();
         let mut shares = softmax(Tensor::cat(scores.to_vec(), 1), 1);
         if let Some(factors) = &factors {
-            shares = shares * factors.clone().narrow(1, super::shares(seen - 1), seen);
+            shares = shares
+                * factors
+                    .clone()
+                    .narrow(1, super::share_count(seen - 1), seen);
         }
         (0..seen)
             .map(|k| hop(k) * shares.clone().narrow(1, k, 1))
@@ -86,7 +89,7 @@ fn compare([count, batch, width]: [usize; 3], drops: bool, activation: ScoreActi
         random([2 * width, 1], rng) / (width as f64).sqrt(),
         random([1], rng),
     );
-    let factors = drops.then(|| factors([batch, super::shares(count)], rng));
+    let factors = drops.then(|| factors([batch, super::share_count(count)], rng));
     let slope = random([batch, width], rng);
     type Attend =
         fn(Tensor<3>, Tensor<2>, Tensor<1>, Option<Tensor<2>>, ScoreActivation) -> Tensor<2>;

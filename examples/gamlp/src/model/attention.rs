@@ -1,4 +1,4 @@
-use crate::{InitStream, ScoreActivation, attend_hops, shares};
+use crate::{InitStream, ScoreActivation, attend_hops, share_count};
 use burn::{
     module::Module,
     nn::{Dropout, DropoutConfig, Linear},
@@ -49,7 +49,7 @@ impl HopAttention {
         let device = hops.device();
         let drops = self.dropout.prob > 0.0 && device.is_autodiff();
         let factors = drops.then(|| {
-            let all = Tensor::ones([batch, shares(count)], &device);
+            let all = Tensor::ones([batch, share_count(count)], &device);
             self.dropout.forward(all)
         });
         let bias = self.score.bias.as_ref().expect("the score has a bias");

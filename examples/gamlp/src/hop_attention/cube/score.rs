@@ -34,7 +34,7 @@ impl Kind {
     }
 
     fn shares(self) -> usize {
-        crate::hop_attention::shares(self.hops)
+        crate::hop_attention::share_count(self.hops)
     }
 }
 
