@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 /// Says that a node has no row.
 const ABSENT: u32 = u32::MAX;
+/// Rows that are sent at once.
+const BLOCK: usize = 1 << 16;
 
 /// The inputs of some nodes on a device, where batches of them are gathered without the host.
 #[derive(Debug, Clone)]
@@ -44,7 +46,7 @@ impl DeviceRows {
         }
         Some(Self {
             row_of: row_of.into(),
-            rows: inputs.batch(&nodes, &device.clone().without_autodiff()),
+            rows: upload(inputs, &nodes, BLOCK, &device.clone().without_autodiff()),
         })
     }
 
@@ -79,10 +81,57 @@ impl DeviceRows {
     }
 }
 
+/// The inputs of some nodes, sent in blocks, so that the host need not hold all of them twice.
+fn upload(inputs: &NodeInputs, nodes: &[u32], block: usize, device: &Device) -> NodeBatch {
+    let mut blocks = nodes.chunks(block).map(|nodes| inputs.batch(nodes, device));
+    let first = blocks.next().expect("there are nodes");
+    if nodes.len() <= block {
+        return first;
+    }
+    let [_, hops, features] = first.hops.dims();
+    let [_, classes] = first.label_embedding.dims();
+    let mut all = NodeBatch {
+        hops: Tensor::zeros([nodes.len(), hops, features], device),
+        label_embedding: Tensor::zeros([nodes.len(), classes], device),
+    };
+    for (index, part) in core::iter::once(first).chain(blocks).enumerate() {
+        let start = index * block;
+        let end = start + part.label_embedding.dims()[0];
+        all.hops = all.hops.slice_assign(start..end, part.hops);
+        all.label_embedding = (all.label_embedding).slice_assign(start..end, part.label_embedding);
+    }
+    all
+}
+
 fn gather<const D: usize>(matrix: &Tensor<D>, rows: &Tensor<1, Int>, autodiff: bool) -> Tensor<D> {
     let found = matrix.clone().select(0, rows.clone());
     match autodiff {
         true => Tensor::from_inner(found),
         false => found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FeatureMatrix, NodeMatrix};
+
+    #[test]
+    fn blocks_make_the_same_rows_as_one() {
+        let device = Device::default();
+        let matrix = |width: usize| {
+            let values = (0..10 * width).map(|x| x as f32).collect();
+            NodeMatrix::from(FeatureMatrix { width, values })
+        };
+        let inputs = NodeInputs::from_matrices(vec![matrix(3), matrix(3)], matrix(2));
+        let nodes = [7, 1, 9, 0, 3];
+        let whole = inputs.batch(&nodes, &device);
+        for block in [1, 2, 4, 5, 6] {
+            let found = upload(&inputs, &nodes, block, &device);
+            let same = |a: burn::tensor::TensorData, b| a.assert_eq(&b, true);
+            same(found.hops.into_data(), whole.hops.to_data());
+            let labels = found.label_embedding.into_data();
+            same(labels, whole.label_embedding.to_data());
+        }
     }
 }

@@ -13,7 +13,7 @@ mod flex;
 mod node;
 
 use burn::backend::Dispatch;
-use burn::tensor::{Tensor, assert_shape};
+use burn::tensor::{DType, Tensor, assert_shape};
 
 pub use base::{HopAttentionOps, HopAttentionSettings};
 
@@ -42,7 +42,7 @@ pub fn share_count(hops: usize) -> usize {
 ///
 /// # Panics
 ///
-/// Panics if there is no hop or the shapes do not belong together.
+/// Panics if there is no hop or no column, the shapes do not belong together, or a tensor is not of `f32`.
 pub fn attend_hops(
     hops: Tensor<3>,
     weight: Tensor<2>,
@@ -51,7 +51,17 @@ pub fn attend_hops(
     activation: crate::ScoreActivation,
 ) -> Tensor<2> {
     let [count, batch, width] = hops.dims();
-    assert!(count > 0, "attend_hops: there are no hops");
+    assert!(
+        count > 0 && width > 0,
+        "attend_hops: expected hops of some width, got {count} of {width}"
+    );
+    let factors_type = factors.as_ref().map_or(DType::F32, Tensor::dtype);
+    for dtype in [hops.dtype(), weight.dtype(), bias.dtype(), factors_type] {
+        assert!(
+            dtype == DType::F32,
+            "attend_hops: expected tensors of F32, got {dtype:?}"
+        );
+    }
     let (double, shares) = (2 * width, share_count(count));
     assert_shape!(weight, [double, 1]);
     assert_shape!(bias, [1]);
@@ -62,16 +72,16 @@ pub fn attend_hops(
     let factors = match factors {
         Some(factors) => {
             assert_shape!(factors, [batch, shares]);
-            factors
+            factors.into_dispatch()
         }
         // Any tensor will do where none is read.
-        None => bias.clone().unsqueeze(),
+        None => bias.clone().into_dispatch(),
     };
     Tensor::from_dispatch(Dispatch::attend_hops(
         hops.into_dispatch(),
         weight.into_dispatch(),
         bias.into_dispatch(),
-        factors.into_dispatch(),
+        factors,
         settings,
     ))
 }

@@ -107,8 +107,10 @@ impl<'a> Node<'a> {
 
 fn apply(activation: ScoreActivation, x: f32) -> f32 {
     match activation {
-        ScoreActivation::Relu => x.max(0.0),
-        ScoreActivation::LeakyRelu => x.max(ScoreActivation::LEAK as f32 * x),
+        // What is not a number stays so.
+        ScoreActivation::Relu if x <= 0.0 => 0.0,
+        ScoreActivation::LeakyRelu if x <= 0.0 => ScoreActivation::LEAK as f32 * x,
+        ScoreActivation::Relu | ScoreActivation::LeakyRelu => x,
         ScoreActivation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
     }
 }

@@ -59,7 +59,8 @@ fn by_operations(
         };
         let both = Tensor::cat(vec![before, hop(k)], 1);
         assert_eq!(both.dims()[1], 2 * width);
-        let score = both.matmul(weight.clone()) + bias.clone().unsqueeze();
+        // A sum rather than a product, which GPUs may compute with rounded operands.
+        let score = (both * weight.clone().transpose()).sum_dim(1) + bias.clone().unsqueeze();
         scores.push(match activation {
             ScoreActivation::Relu => relu(score),
             ScoreActivation::LeakyRelu => leaky_relu(score, ScoreActivation::LEAK),
@@ -139,23 +140,107 @@ fn many_hops() {
     compare([15, 4, 9], true, ScoreActivation::LeakyRelu);
 }
 
+/// Strided hops, a part of a larger weight, turned factors, and a gradient that is one number for all.
 #[test]
 fn inputs_may_be_views() {
     let rng = &mut ChaCha8Rng::seed_from_u64(1);
-    let hops = random([4, 3, 5], rng);
+    let (count, batch, width) = (4, 3, 5);
+    let hops = random([batch, count + 2, width], rng)
+        .swap_dims(0, 1)
+        .narrow(0, 1, count);
+    let weight = random([2, 2 * width + 3], rng)
+        .narrow(1, 3, 2 * width)
+        .narrow(0, 1, 1);
+    let (weight, bias) = (weight.transpose(), random([1], rng));
+    let factors = factors([super::share_count(count), batch], rng).transpose();
+    let run = |copies: bool| {
+        let hops = match copies {
+            true => Tensor::from_data(hops.to_data(), &hops.device()),
+            false => hops.clone(),
+        };
+        let weight = match copies {
+            true => Tensor::from_data(weight.to_data(), &weight.device()),
+            false => weight.clone(),
+        };
+        let factors = match copies {
+            true => Tensor::from_data(factors.to_data(), &factors.device()),
+            false => factors.clone(),
+        };
+        let (hops, weight) = (hops.detach().require_grad(), weight.detach().require_grad());
+        let activation = ScoreActivation::Sigmoid;
+        let output = attend_hops(
+            hops.clone(),
+            weight.clone(),
+            bias.clone(),
+            Some(factors),
+            activation,
+        );
+        let grads = output.clone().sum().backward();
+        (
+            output.inner(),
+            hops.grad(&grads).unwrap(),
+            weight.grad(&grads).unwrap(),
+        )
+    };
+    let (found, expected) = (run(false), run(true));
+    close(found.0, expected.0, "views");
+    close(found.1, expected.1, "views");
+    close(found.2, expected.2, "views");
+}
+
+/// Features as given have no gradient.
+#[test]
+fn hops_need_not_be_tracked() {
+    let rng = &mut ChaCha8Rng::seed_from_u64(2);
+    let hops = random([3, 4, 5], rng);
     let (weight, bias) = (random([10, 1], rng), random([1], rng));
-    let attend = |hops: Tensor<3>| {
-        attend_hops(
+    let run = |tracked: bool| {
+        let hops = match tracked {
+            true => hops.clone().require_grad(),
+            false => hops.clone(),
+        };
+        let (weight, bias) = (weight.clone().require_grad(), bias.clone().require_grad());
+        let output = attend_hops(
             hops,
             weight.clone(),
             bias.clone(),
             None,
-            ScoreActivation::Sigmoid,
-        )
+            ScoreActivation::Relu,
+        );
+        let grads = output.sum().backward();
+        (weight.grad(&grads).unwrap(), bias.grad(&grads).unwrap())
     };
-    let expected = attend(hops.clone());
-    let view = Tensor::<3>::from_data(hops.swap_dims(0, 1).into_data(), &expected.device());
-    close(attend(view.swap_dims(0, 1)), expected, "views");
+    let (found, expected) = (run(false), run(true));
+    close(found.0, expected.0, "weight");
+    close(found.1, expected.1, "bias");
+}
+
+#[test]
+fn no_nodes_have_no_gradients() {
+    let device = Device::default().autodiff();
+    let hops = Tensor::zeros([3, 0, 2], &device).require_grad();
+    let weight = Tensor::full([4, 1], f32::INFINITY, &device).require_grad();
+    let bias = Tensor::ones([1], &device).require_grad();
+    let activation = ScoreActivation::Relu;
+    let output = attend_hops(hops.clone(), weight.clone(), bias.clone(), None, activation);
+    assert_eq!(output.dims(), [0, 2]);
+    let grads = output.sum().backward();
+    assert_eq!(hops.grad(&grads).unwrap().dims(), [3, 0, 2]);
+    let of_bias = bias.grad(&grads).unwrap().into_data();
+    of_bias.assert_eq(&TensorData::from([0.0f32]), true);
+    let of_weight = weight.grad(&grads).unwrap().into_data();
+    of_weight.assert_eq(&TensorData::from([[0.0f32]; 4]), true);
+}
+
+#[test]
+fn a_score_that_is_no_number_stays_so() {
+    let device = Device::default();
+    for activation in ACTIVATIONS {
+        let weight = Tensor::full([2, 1], f32::NAN, &device);
+        let hops = Tensor::ones([2, 1, 1], &device);
+        let found = attend_hops(hops, weight, Tensor::zeros([1], &device), None, activation);
+        assert!(found.into_scalar::<f32>().is_nan(), "{activation:?}");
+    }
 }
 
 #[test]
@@ -173,7 +258,7 @@ fn shares_far_apart_do_not_overflow() {
 }
 
 #[test]
-#[should_panic(expected = "there are no hops")]
+#[should_panic(expected = "expected hops of some width, got 0 of 2")]
 fn no_hops_are_refused() {
     let device = Device::default();
     let weight = Tensor::zeros([4, 1], &device);

@@ -43,7 +43,7 @@ impl HopAttention {
     ///
     /// # Panics
     ///
-    /// Panics if there is no hop or the width differs.
+    /// Panics if there is no hop, the width differs, or the score has no bias.
     pub fn forward(&self, hops: Tensor<3>) -> Tensor<2> {
         let [count, batch, _] = hops.dims();
         let device = hops.device();

@@ -88,7 +88,7 @@ impl Gamlp {
     ///
     /// # Panics
     ///
-    /// Panics if the number of hops is not the one the network was made for, or a width differs.
+    /// Panics if there are no hops, if their number is not that of the networks for them, or if a width differs.
     pub fn forward(&self, hops: Tensor<3>, label_embedding: Tensor<2>) -> Tensor<2> {
         let [batch, count, features] = hops.dims();
         let networks = self.process.as_ref().map_or(count, HopNetworks::len);
@@ -126,7 +126,8 @@ impl Gamlp {
         self.num_params() - running
     }
 
-    /// The square matrices that may be sparse, first to last; those of hops only where the scope has them.
+    /// The square matrices that may be sparse, first to last; those of hops only where they are masked or sparse,
+    /// since dense ones are one product.
     pub fn sparsifiable(&self) -> Vec<&Projection> {
         let mut found = match self.process.as_ref().map(|networks| &networks.second) {
             Some(HopProjections::Each(layers)) => layers.iter().collect(),

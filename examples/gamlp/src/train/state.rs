@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Marks the checkpoints of this example.
 const FORMAT: &str = "snack-burn/examples/gamlp";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a checkpoint holds beside model, optimizer and topology: all that a run needs to go on as
 /// if it had never stopped.
@@ -154,7 +154,7 @@ mod tests {
         );
         assert!(message(json!({"format": "other"})).contains("its format is \"other\""));
         assert!(
-            message(json!({"format": FORMAT, "version": 9})).contains("its version is 9, not 1")
+            message(json!({"format": FORMAT, "version": 9})).contains("its version is 9, not 2")
         );
         assert!(message(json!({"format": FORMAT, "version": VERSION})).contains("options"));
     }

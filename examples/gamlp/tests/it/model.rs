@@ -223,18 +223,20 @@ fn gradients_reach_every_connection_of_a_sparse_head() {
 #[test]
 fn dropout_acts_in_training_only() {
     let _stream = random_stream();
-    let config = tiny()
+    let hidden = tiny()
         .with_dropout(0.5)
         .with_input_dropout(0.2)
         .with_pre_dropout(true);
-    let device = device();
-    let model = config.init(1, &device);
-    let [a, b] = [0, 1].map(|_| logits(&model, &config, &device).into_data());
-    assert_eq!(a, b);
-    let device = device.autodiff();
-    let model = config.init(1, &device);
-    let [a, b] = [0, 1].map(|_| logits(&model, &config, &device).into_data());
-    assert_ne!(a, b);
+    for config in [hidden, tiny().with_attention_dropout(0.5)] {
+        let device = device();
+        let model = config.init(1, &device);
+        let [a, b] = [0, 1].map(|_| logits(&model, &config, &device).into_data());
+        assert_eq!(a, b);
+        let device = device.autodiff();
+        let model = config.init(1, &device);
+        let [a, b] = [0, 1].map(|_| logits(&model, &config, &device).into_data());
+        assert_ne!(a, b);
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 use burn::backend::ops::FloatTensorOps;
-use burn::tensor::{DType, Shape, Slice};
+use burn::tensor::{DType, FloatDType, Shape, Slice};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
@@ -208,7 +208,10 @@ pub(super) fn backward(
     let [count, rows, width] = hops.meta.shape().dims();
     let found = output(&hops, Shape::new([count, rows, width]), DType::F32);
     if rows * width == 0 {
-        let zeros = |like: CubeTensor| CubeBackend::float_mul_scalar(like, 0.0.into());
+        let zeros = |like: CubeTensor| {
+            let shape = like.meta.shape().clone();
+            CubeBackend::float_zeros(shape, &like.device, FloatDType::F32)
+        };
         return (found, zeros(weight), zeros(bias));
     }
     let saved = output(&hops, Shape::new([rows, 2 * count]), DType::F32);
@@ -223,7 +226,7 @@ pub(super) fn backward(
             &hops.client,
             teams.count,
             teams.dim,
-            addresses([&hops]),
+            addresses([&hops, &factors, &saved]),
             hops.clone().into_tensor_arg(),
             weight.into_tensor_arg(),
             bias.into_tensor_arg(),
@@ -239,7 +242,7 @@ pub(super) fn backward(
             &hops.client,
             grid(&hops.client, [columns, blocks]),
             dim,
-            addresses([&hops]),
+            addresses([&hops, &saved, &parts]),
             hops.clone().into_tensor_arg(),
             saved.into_tensor_arg(),
             parts.clone().into_tensor_arg(),

@@ -41,8 +41,12 @@ impl Kind {
 #[cube]
 fn activate(x: f32, #[comptime] activation: ScoreActivation) -> f32 {
     match comptime!(activation) {
-        ScoreActivation::Relu => max(x, 0.0_f32),
-        ScoreActivation::LeakyRelu => max(x, comptime!(ScoreActivation::LEAK as f32) * x),
+        // What is not a number stays so.
+        ScoreActivation::Relu => select(x <= 0.0_f32, 0.0_f32, x),
+        ScoreActivation::LeakyRelu => {
+            let leak = comptime!(ScoreActivation::LEAK as f32);
+            select(x <= 0.0_f32, leak * x, x)
+        }
         ScoreActivation::Sigmoid => 1.0_f32 / (1.0_f32 + (-x).exp()),
     }
 }
@@ -215,7 +219,7 @@ pub(super) fn forward(inputs: [CubeTensor; 4], settings: HopAttentionSettings) -
             &hops.client,
             teams.count,
             teams.dim,
-            addresses([&hops]),
+            addresses([&hops, &factors, &found]),
             hops.clone().into_tensor_arg(),
             weight.into_tensor_arg(),
             bias.into_tensor_arg(),
