@@ -13,6 +13,10 @@ const LEARNING_RATE: f64 = 1e-5;
 
 /// A weight `[m, k]` in one of the three forms; the dense ones are stored `[k, m]`.
 #[derive(Clone)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and handles of tensors grow with the back ends"
+)]
 pub enum Weight {
     Sparse(SparseTensor),
     Dense(Tensor<2>),
