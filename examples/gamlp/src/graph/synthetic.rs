@@ -24,7 +24,8 @@ pub struct SyntheticError {
 ///
 /// An edge starts at a random node and ends, with probability [`homophily`](Self::homophily), in the
 /// same community, and anywhere else. Ends are skewed, so that some nodes have many edges. Features are the
-/// centre of the community, drawn from a normal distribution, and noise around it.
+/// centre of the community, drawn from a normal distribution, and noise around it. The label of a node is its
+/// community, but for those of [`label_noise`](Self::label_noise).
 ///
 /// The same numbers give the same graph, on any number of threads.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +40,9 @@ pub struct SyntheticGraph {
     pub classes: usize,
     /// Share of the edges that certainly stay inside a community.
     pub homophily: f64,
+    /// Share of the nodes whose label is drawn like the communities, but apart from their own: no network can
+    /// know these, and one that learns them by heart has learnt nothing.
+    pub label_noise: f64,
     /// Size of the centres of the communities, in standard deviations of the noise.
     pub signal: f64,
     /// Share of the nodes to learn from.
@@ -57,6 +61,7 @@ enum Draw {
     Edges,
     Features,
     Split,
+    Noise,
 }
 
 impl SyntheticGraph {
@@ -69,6 +74,7 @@ impl SyntheticGraph {
             features: 100,
             classes: 47,
             homophily: 0.8,
+            label_noise: 0.08,
             signal: 0.3,
             train: 0.0803,
             valid: 0.0161,
@@ -84,6 +90,7 @@ impl SyntheticGraph {
             features: 16,
             classes: 5,
             homophily: 0.8,
+            label_noise: 0.0,
             signal: 0.5,
             train: 0.2,
             valid: 0.2,
@@ -98,13 +105,13 @@ impl SyntheticGraph {
     /// The first size that is out of its range.
     pub fn generate(&self) -> Result<GraphData, SyntheticError> {
         self.validate()?;
-        let labels = self.labels();
-        let members = Members::new(&labels, self.classes);
+        let communities = self.communities();
+        let members = Members::new(&communities, self.classes);
         Ok(GraphData {
-            edges: self.edges(&labels, &members),
+            edges: self.edges(&communities, &members),
             rule: EdgeRule::AddReverse,
-            features: self.features(&labels),
-            labels: Labels::new(labels.iter().map(|&label| Some(label))),
+            features: self.features(&communities),
+            labels: Labels::new(self.labels(&communities).into_iter().map(Some)),
             split: self.split(),
         })
     }
@@ -128,9 +135,13 @@ impl SyntheticGraph {
                 return fault(name, value.to_string(), format!("between {min} and {max}"));
             }
         }
-        if !(0.0..=1.0).contains(&self.homophily) {
-            let value = self.homophily.to_string();
-            return fault("the homophily", value, "between 0 and 1".into());
+        for (name, share) in [
+            ("the homophily", self.homophily),
+            ("the label noise", self.label_noise),
+        ] {
+            if !(0.0..=1.0).contains(&share) {
+                return fault(name, share.to_string(), "between 0 and 1".into());
+            }
         }
         if !self.signal.is_finite() {
             return fault("the signal", self.signal.to_string(), "finite".into());
@@ -176,7 +187,7 @@ impl SyntheticGraph {
     }
 
     /// Every class has a node; the first ones have more.
-    fn labels(&self) -> Vec<u32> {
+    fn communities(&self) -> Vec<u32> {
         self.draw(Draw::Labels, self.nodes, |rng, node| {
             let drawn = skewed(rng, self.classes) as u32;
             if node < self.classes {
@@ -187,12 +198,22 @@ impl SyntheticGraph {
         })
     }
 
-    fn edges(&self, labels: &[u32], members: &Members) -> Vec<[u32; 2]> {
+    fn labels(&self, communities: &[u32]) -> Vec<u32> {
+        self.draw(Draw::Noise, self.nodes, |rng, node| {
+            let drawn = skewed(rng, self.classes) as u32;
+            match rng.random_bool(self.label_noise) {
+                true => drawn,
+                false => communities[node],
+            }
+        })
+    }
+
+    fn edges(&self, communities: &[u32], members: &Members) -> Vec<[u32; 2]> {
         self.draw(Draw::Edges, self.edges, |rng, _| {
             let source = rng.random_range(0..self.nodes);
             let target = match rng.random_bool(self.homophily) {
                 true => {
-                    let community = members.of(labels[source]);
+                    let community = members.of(communities[source]);
                     community[skewed(rng, community.len())]
                 }
                 false => rng.random_range(0..self.nodes) as u32,
@@ -201,7 +222,7 @@ impl SyntheticGraph {
         })
     }
 
-    fn features(&self, labels: &[u32]) -> FeatureMatrix {
+    fn features(&self, communities: &[u32]) -> FeatureMatrix {
         let width = self.features;
         let mut rng = self.rng(Draw::Centres, 0);
         let centres: Vec<f32> = StandardNormal
@@ -212,16 +233,18 @@ impl SyntheticGraph {
         let mut values = vec![0.0; self.nodes * width];
         let chunks = values
             .par_chunks_mut(CHUNK * width)
-            .zip(labels.par_chunks(CHUNK));
-        chunks.enumerate().for_each(|(chunk, (values, labels))| {
-            let mut rng = self.rng(Draw::Features, chunk);
-            for (row, &label) in values.chunks_mut(width).zip(labels) {
-                let centre = &centres[label as usize * width..][..width];
-                for (value, centre) in row.iter_mut().zip(centre) {
-                    *value = centre + rng.sample::<f32, _>(StandardNormal);
+            .zip(communities.par_chunks(CHUNK));
+        chunks
+            .enumerate()
+            .for_each(|(chunk, (values, communities))| {
+                let mut rng = self.rng(Draw::Features, chunk);
+                for (row, &community) in values.chunks_mut(width).zip(communities) {
+                    let centre = &centres[community as usize * width..][..width];
+                    for (value, centre) in row.iter_mut().zip(centre) {
+                        *value = centre + rng.sample::<f32, _>(StandardNormal);
+                    }
                 }
-            }
-        });
+            });
         FeatureMatrix { width, values }
     }
 

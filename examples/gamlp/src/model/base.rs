@@ -1,6 +1,6 @@
 use super::{
     HopAttention, HopNetworks, HopProjections, LabelNetwork, OutputNetwork, Projection,
-    ResidualLayer,
+    ResidualLayer, slopes::prelu,
 };
 use crate::{GamlpConfig, InitStream};
 use burn::{
@@ -104,7 +104,7 @@ impl Gamlp {
         });
         if let Some(residual) = &self.residual {
             combined = combined + residual.forward(given);
-            combined = self.dropout.forward(self.prelu.forward(combined));
+            combined = self.dropout.forward(prelu(&self.prelu, combined));
         }
         let logits = self.output.forward(self.pre_dropout.forward(combined));
         logits

@@ -1,4 +1,4 @@
-use super::{BatchNorm, Projection, padded, projection::Place};
+use super::{BatchNorm, Projection, padded, projection::Place, slopes::prelu};
 use crate::{GamlpConfig, InitStream, xavier_bound};
 use burn::{
     module::Module,
@@ -72,9 +72,9 @@ impl FeatureHead {
     /// - input: `[batch, width of a hop]`
     /// - output: `[batch, classes]`
     pub fn forward(&self, input: Tensor<2>) -> Tensor<2> {
-        let x = self.prelu.forward(self.expand.forward(input));
+        let x = prelu(&self.prelu, self.expand.forward(input));
         let x = self.norm.forward(self.wide.forward(x));
-        let x = self.dropout.forward(self.prelu.forward(x));
+        let x = self.dropout.forward(prelu(&self.prelu, x));
         padded::linear(&self.classify, x)
     }
 }

@@ -1,4 +1,4 @@
-use super::{BatchNorm, Projection, StackedLinear, projection::Place};
+use super::{BatchNorm, Projection, StackedLinear, projection::Place, slopes::prelu};
 use crate::{GamlpConfig, InitStream, WeightMode, xavier_bound};
 use burn::{
     module::Module,
@@ -86,13 +86,14 @@ impl HopNetworks {
     ///
     /// Panics if the number of hops or of features differs.
     pub fn forward(&self, hops: Tensor<3>) -> Tensor<3> {
-        let mut x = self.first.forward(hops.swap_dims(0, 1)).swap_dims(0, 1);
+        let x = self.first.forward(hops.swap_dims(0, 1)).swap_dims(0, 1);
         let [batch, hops, hidden] = x.dims();
+        let mut units = x.reshape([batch, hops * hidden]);
         if let Some(norm) = &self.norm {
-            let units = norm.forward(x.reshape([batch, hops * hidden]));
-            x = units.reshape([batch, hops, hidden]);
+            units = norm.forward(units);
         }
-        let x = self.dropout.forward(self.prelu.forward(x));
+        let units = self.dropout.forward(prelu(&self.prelu, units));
+        let x = units.reshape([batch, hops, hidden]);
         match &self.second {
             HopProjections::Dense(layers) => layers.forward(x.swap_dims(0, 1)),
             HopProjections::Each(layers) => {

@@ -1,4 +1,4 @@
-use super::{BatchNorm, padded};
+use super::{BatchNorm, padded, slopes::prelu};
 use crate::{GamlpConfig, InitStream};
 use burn::{
     module::Module,
@@ -55,7 +55,7 @@ impl LabelNetwork {
         for (index, layer) in self.layers.iter().enumerate() {
             x = padded::linear(layer, x);
             if let Some(norm) = self.norms.get(index) {
-                x = self.dropout.forward(self.prelu.forward(norm.forward(x)));
+                x = self.dropout.forward(prelu(&self.prelu, norm.forward(x)));
             }
         }
         x

@@ -7,6 +7,7 @@ mod label_network;
 mod output_network;
 mod padded;
 mod projection;
+mod slopes;
 mod stacked_linear;
 
 pub use attention::HopAttention;

@@ -1,4 +1,4 @@
-use super::{BatchNorm, FeatureHead, Projection, padded, projection::Place};
+use super::{BatchNorm, FeatureHead, Projection, padded, projection::Place, slopes::prelu};
 use crate::{GamlpConfig, InitStream};
 use burn::{
     module::Module,
@@ -153,7 +153,7 @@ impl ResidualNetwork {
     pub fn forward(&self, input: Tensor<2>) -> Tensor<2> {
         let mut norms = self.norms.iter();
         let mut norm = || norms.next().expect("every layer has a batch norm");
-        let activate = |x| self.dropout.forward(self.prelu.forward(x));
+        let activate = |x| self.dropout.forward(prelu(&self.prelu, x));
 
         let mut x = self.first.forward(norm(), input);
         let start = x.clone();

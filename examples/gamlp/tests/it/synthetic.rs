@@ -67,6 +67,21 @@ fn most_edges_stay_in_their_community() {
 }
 
 #[test]
+fn noise_changes_labels_and_nothing_else() {
+    let mut noisy = SyntheticGraph::small();
+    noisy.nodes = 20_000;
+    let clean = noisy.generate().unwrap();
+    noisy.label_noise = 0.1;
+    let noisy = noisy.generate().unwrap();
+    assert_eq!(noisy.edges, clean.edges);
+    assert_eq!(noisy.features, clean.features);
+    let differ = (0..20_000).filter(|&node| noisy.labels.get(node) != clean.labels.get(node));
+    let share = differ.count() as f64 / 20_000.0;
+    // Of five classes, of which the first are larger, some draw their own again.
+    assert!((0.06..0.09).contains(&share), "{share}");
+}
+
+#[test]
 fn some_nodes_have_many_edges() {
     let data = graph();
     let mut degrees = data.in_degrees();
@@ -116,7 +131,7 @@ fn features_tell_the_community() {
 #[test]
 fn sizes_that_make_no_graph_are_named() {
     type Change = fn(&mut SyntheticGraph);
-    let cases: [(Change, &str); 6] = [
+    let cases: [(Change, &str); 7] = [
         (
             |g| g.nodes = 2,
             "the number of nodes is 2, but must be between 3 and 2147483647",
@@ -132,6 +147,10 @@ fn sizes_that_make_no_graph_are_named() {
         (
             |g| g.homophily = 1.5,
             "the homophily is 1.5, but must be between 0 and 1",
+        ),
+        (
+            |g| g.label_noise = -0.1,
+            "the label noise is -0.1, but must be between 0 and 1",
         ),
         (
             |g| g.signal = f64::NAN,
