@@ -48,7 +48,9 @@ fn spmm_routines(backend: &Backend, scatter: Expected) -> Vec<(Routines, &'stati
             | SpmmRoutine::RowTile
             | SpmmRoutine::RowVector => cooperating_cubes(backend),
             SpmmRoutine::RowScatter => scatter,
-            SpmmRoutine::CooAtomic | SpmmRoutine::RowPlane => instruction(backend),
+            SpmmRoutine::CooAtomic | SpmmRoutine::RowPlane | SpmmRoutine::RowStaged => {
+                instruction(backend)
+            }
         };
         (
             Routines {

@@ -40,6 +40,9 @@ pub enum SpmmRoutine {
     /// The transposed product in the order of the rows: a cube adds row after row to sums in shared
     /// memory, and a second kernel adds the sums of all cubes. For small batches.
     RowScatter,
+    /// As [`RowPlane`](Self::RowPlane) with the dense operand in shared memory, up to four samples at a time:
+    /// for small batches.
+    RowStaged,
     /// Tiles of the dense operand in shared memory, turned feature-major; a few lanes per row walk its
     /// entries in a tile: for batches of eight and more on devices with large shared memory.
     RowTile,
@@ -198,6 +201,7 @@ named!(SpmmRoutine {
     RowBlock => "row_block",
     RowPlane => "row_plane",
     RowScatter => "row_scatter",
+    RowStaged => "row_staged",
     RowTile => "row_tile",
     RowUnit => "row_unit",
     RowVector => "row_vector",
@@ -309,7 +313,7 @@ mod tests {
         assert_eq!(
             error,
             "unknown routine `fast`, expected one of: auto, estimated, composed, host_rows, coo_atomic, panel, \
-             row_block, row_plane, row_scatter, row_tile, row_unit, row_vector"
+             row_block, row_plane, row_scatter, row_staged, row_tile, row_unit, row_vector"
         );
     }
 }

@@ -2,7 +2,9 @@
 
 use burn_cubecl::tensor::CubeTensor;
 
-use super::{SpmmProblem, launch, panel, row_block, row_plane, row_scatter, row_tile, row_vector};
+use super::{
+    SpmmProblem, launch, panel, row_block, row_plane, row_scatter, row_staged, row_tile, row_vector,
+};
 use crate::backend::cube::launch::{is_cpu, panels_allowed};
 #[cfg(feature = "autotune")]
 use crate::backend::cube::{launch::plane_size, tune::Contest};
@@ -26,6 +28,7 @@ static CONTEST: Contest<SpmmProblem, SpmmRoutine> = Contest {
     candidates: &[
         (SpmmRoutine::RowBlock.name(), SpmmRoutine::RowBlock),
         (SpmmRoutine::RowPlane.name(), SpmmRoutine::RowPlane),
+        (SpmmRoutine::RowStaged.name(), SpmmRoutine::RowStaged),
         (SpmmRoutine::RowTile.name(), SpmmRoutine::RowTile),
         (SpmmRoutine::RowVector.name(), SpmmRoutine::RowVector),
         (SpmmRoutine::RowScatter.name(), SpmmRoutine::RowScatter),
@@ -42,6 +45,7 @@ static CONTEST: Contest<SpmmProblem, SpmmRoutine> = Contest {
 #[cfg(feature = "autotune")]
 fn competes(problem: &SpmmProblem, routine: SpmmRoutine) -> bool {
     let largest_batch = match routine {
+        SpmmRoutine::RowStaged => SMALL_BATCH,
         SpmmRoutine::RowScatter => 16,
         SpmmRoutine::RowTile if problem.batch() <= SMALL_BATCH => 0,
         SpmmRoutine::RowBlock | SpmmRoutine::RowPlane => 64,
@@ -59,6 +63,7 @@ fn fits(problem: &SpmmProblem, routine: SpmmRoutine) -> bool {
         SpmmRoutine::RowTile => row_tile::plan(problem).is_ok(),
         SpmmRoutine::RowVector => row_vector::plan(problem).is_ok(),
         SpmmRoutine::RowScatter => row_scatter::plan(problem).is_ok(),
+        SpmmRoutine::RowStaged => row_staged::plan(problem).is_ok(),
         SpmmRoutine::Panel => {
             panels_allowed(&problem.x, problem.reduced_precision)
                 && panel::spmm_fits(problem).is_ok()
@@ -82,6 +87,9 @@ pub(super) fn estimated(problem: &SpmmProblem) -> SpmmRoutine {
             SpmmRoutine::RowBlock,
             SpmmRoutine::RowPlane,
         ],
+        (true, false) if problem.slots.is_none() => {
+            &[SpmmRoutine::RowStaged, SpmmRoutine::RowPlane]
+        }
         (true, false) => &[SpmmRoutine::RowPlane],
         (false, _) if tiled => &[SpmmRoutine::RowTile, SpmmRoutine::RowVector],
         (false, _) => &[SpmmRoutine::RowVector],

@@ -5,6 +5,7 @@ mod coo_atomic;
 mod row_block;
 mod row_plane;
 mod row_scatter;
+mod row_staged;
 mod row_tile;
 mod row_unit;
 mod row_vector;
@@ -19,7 +20,7 @@ use super::{packs, panel};
 use crate::ops::{Layout, RoutineError, SpmmRoutine};
 
 const AVAILABLE: &str = "auto, estimated, composed, coo_atomic, panel, row_block, row_plane, \
-                         row_scatter, row_tile, row_unit, row_vector";
+                         row_scatter, row_staged, row_tile, row_unit, row_vector";
 
 /// A product of a non-empty sparse matrix with `x`, all tensors on one device and contiguous, `x` possibly
 /// feature-major.
@@ -112,6 +113,7 @@ fn launch(problem: &SpmmProblem, routine: SpmmRoutine) -> Result<CubeTensor, Rou
         SpmmRoutine::RowBlock => row_block::launch(&problem.batch_major()),
         SpmmRoutine::RowPlane => row_plane::launch(&problem.batch_major()),
         SpmmRoutine::RowScatter => row_scatter::launch(&problem.batch_major()),
+        SpmmRoutine::RowStaged => row_staged::launch(&problem.batch_major()),
         SpmmRoutine::RowTile => row_tile::launch(problem),
         SpmmRoutine::RowUnit => row_unit::launch(&problem.batch_major()),
         SpmmRoutine::RowVector => row_vector::launch(problem),
