@@ -10,9 +10,12 @@ use crate::backend::cube::launch::{is_cpu, panels_allowed};
 use crate::backend::cube::{launch::plane_size, tune::Contest};
 use crate::ops::{RoutineError, SpmmRoutine};
 
-/// Non-zeros from which it pays to stage the dense operand: the launch of a cube that does costs
-/// about as much as reading so many (docs/results).
-const STAGED_FROM: usize = 2_000_000;
+/// Non-zeros of a product from which `row_staged` is faster than `row_plane`, and from which `row_block`
+/// is faster than both (docs/results).
+const STAGED_FROM: usize = 75_000;
+const BLOCKS_FROM: usize = 4_000_000;
+/// Non-zeros of a transposed product from which `row_scatter` is faster than `row_plane`.
+const SCATTERED_FROM: usize = 2_000_000;
 
 /// Batch and non-zeros per output from which tiles of the dense operand pay: below, a row has too few
 /// entries in a tile, and the operand is read seldom enough (docs/results).
@@ -78,27 +81,34 @@ pub(super) fn estimated(problem: &SpmmProblem) -> SpmmRoutine {
     if is_cpu(&problem.x.client) {
         return SpmmRoutine::RowUnit;
     }
-    let large = problem.nnz() >= STAGED_FROM;
     let tiled = (problem.batch() >= TILED_FROM.0)
         && problem.nnz() >= TILED_FROM.1.saturating_mul(problem.outputs());
-    let preferred: &[SpmmRoutine] = match (problem.batch() <= SMALL_BATCH, large) {
-        (true, true) => &[
-            SpmmRoutine::RowScatter,
-            SpmmRoutine::RowBlock,
-            SpmmRoutine::RowPlane,
-        ],
-        (true, false) if problem.slots.is_none() => {
-            &[SpmmRoutine::RowStaged, SpmmRoutine::RowPlane]
-        }
-        (true, false) => &[SpmmRoutine::RowPlane],
-        (false, _) if tiled => &[SpmmRoutine::RowTile, SpmmRoutine::RowVector],
-        (false, _) => &[SpmmRoutine::RowVector],
+    let preferred: &[SpmmRoutine] = match problem.batch() <= SMALL_BATCH {
+        true => for_small_batches(problem),
+        false if tiled => &[SpmmRoutine::RowTile, SpmmRoutine::RowVector],
+        false => &[SpmmRoutine::RowVector],
     };
     preferred
         .iter()
         .copied()
         .find(|&routine| fits(problem, routine))
         .unwrap_or(SpmmRoutine::RowUnit)
+}
+
+fn for_small_batches(problem: &SpmmProblem) -> &'static [SpmmRoutine] {
+    let nnz = problem.nnz();
+    match problem.slots {
+        Some(_) if nnz >= SCATTERED_FROM => &[
+            SpmmRoutine::RowScatter,
+            SpmmRoutine::RowBlock,
+            SpmmRoutine::RowPlane,
+        ],
+        None if nnz >= BLOCKS_FROM => &[SpmmRoutine::RowBlock, SpmmRoutine::RowPlane],
+        None if nnz >= STAGED_FROM && row_staged::all_at_once(problem) => {
+            &[SpmmRoutine::RowStaged, SpmmRoutine::RowPlane]
+        }
+        _ => &[SpmmRoutine::RowPlane],
+    }
 }
 
 /// Runs the routine that was measured to be fastest, or that is expected to be where measuring is

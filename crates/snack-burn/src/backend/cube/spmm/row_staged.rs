@@ -258,6 +258,16 @@ pub(super) fn plan(problem: &SpmmProblem) -> Result<(Staging, RowStaged), Routin
     Ok((staging, config))
 }
 
+/// Whether the shared memory of the device has room for the operand in all cubes together, so that none
+/// waits for another.
+pub(super) fn all_at_once(problem: &SpmmProblem) -> bool {
+    plan(problem).is_ok_and(|(staging, config)| {
+        let cubes = problem.outputs().div_ceil(config.rows);
+        let of_each = cubes.div_ceil(multiprocessors(&problem.x.client));
+        of_each * staging.bytes <= staging.limit
+    })
+}
+
 pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> {
     let (staging, config) = plan(problem)?;
     let SpmmProblem {
