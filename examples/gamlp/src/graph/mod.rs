@@ -1,4 +1,5 @@
 mod adjacency;
+mod communities;
 mod device_rows;
 mod hop_files;
 mod inputs;

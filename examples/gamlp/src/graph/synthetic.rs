@@ -1,5 +1,6 @@
+use super::communities::{Members, Place, skewed};
 use crate::{EdgeRule, FeatureMatrix, GraphData, Labels, NodeSplit};
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 use rayon::prelude::*;
@@ -24,8 +25,11 @@ pub struct SyntheticError {
 ///
 /// An edge starts at a random node and ends, with probability [`homophily`](Self::homophily), in the
 /// same community, and anywhere else. Ends are skewed, so that some nodes have many edges. Features are the
-/// centre of the community, drawn from a normal distribution, and noise around it. The label of a node is its
-/// community, but for those of [`label_noise`](Self::label_noise).
+/// centre of the community, drawn from a normal distribution, and noise around it.
+///
+/// Some nodes lie between two communities: a share of their edges and features, up to
+/// [`overlap`](Self::overlap), is that of a second one. The label is the first, which the edges tell the less surely
+/// the nearer the share is to a half.
 ///
 /// The same numbers give the same graph, on any number of threads.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,9 +44,8 @@ pub struct SyntheticGraph {
     pub classes: usize,
     /// Share of the edges that certainly stay inside a community.
     pub homophily: f64,
-    /// Share of the nodes whose label is drawn like the communities, but apart from their own: no network can
-    /// know these, and one that learns them by heart has learnt nothing.
-    pub label_noise: f64,
+    /// Largest share of a node that lies in a second community; shares are uniform up to it.
+    pub overlap: f64,
     /// Size of the centres of the communities, in standard deviations of the noise.
     pub signal: f64,
     /// Share of the nodes to learn from.
@@ -61,7 +64,7 @@ enum Draw {
     Edges,
     Features,
     Split,
-    Noise,
+    Second,
 }
 
 impl SyntheticGraph {
@@ -74,7 +77,7 @@ impl SyntheticGraph {
             features: 100,
             classes: 47,
             homophily: 0.8,
-            label_noise: 0.08,
+            overlap: 0.5,
             signal: 0.3,
             train: 0.0803,
             valid: 0.0161,
@@ -90,7 +93,7 @@ impl SyntheticGraph {
             features: 16,
             classes: 5,
             homophily: 0.8,
-            label_noise: 0.0,
+            overlap: 0.0,
             signal: 0.5,
             train: 0.2,
             valid: 0.2,
@@ -105,13 +108,13 @@ impl SyntheticGraph {
     /// The first size that is out of its range.
     pub fn generate(&self) -> Result<GraphData, SyntheticError> {
         self.validate()?;
-        let communities = self.communities();
-        let members = Members::new(&communities, self.classes);
+        let places = self.places();
+        let members = Members::new(&places, self.classes);
         Ok(GraphData {
-            edges: self.edges(&communities, &members),
+            edges: self.edges(&places, &members),
             rule: EdgeRule::AddReverse,
-            features: self.features(&communities),
-            labels: Labels::new(self.labels(&communities).into_iter().map(Some)),
+            features: self.features(&places),
+            labels: Labels::new(places.iter().map(|place| Some(place.first))),
             split: self.split(),
         })
     }
@@ -137,7 +140,7 @@ impl SyntheticGraph {
         }
         for (name, share) in [
             ("the homophily", self.homophily),
-            ("the label noise", self.label_noise),
+            ("the overlap", self.overlap),
         ] {
             if !(0.0..=1.0).contains(&share) {
                 return fault(name, share.to_string(), "between 0 and 1".into());
@@ -187,33 +190,31 @@ impl SyntheticGraph {
     }
 
     /// Every class has a node; the first ones have more.
-    fn communities(&self) -> Vec<u32> {
-        self.draw(Draw::Labels, self.nodes, |rng, node| {
+    fn places(&self) -> Vec<Place> {
+        let firsts = self.draw(Draw::Labels, self.nodes, |rng, node| {
             let drawn = skewed(rng, self.classes) as u32;
             if node < self.classes {
                 node as u32
             } else {
                 drawn
             }
-        })
-    }
-
-    fn labels(&self, communities: &[u32]) -> Vec<u32> {
-        self.draw(Draw::Noise, self.nodes, |rng, node| {
-            let drawn = skewed(rng, self.classes) as u32;
-            match rng.random_bool(self.label_noise) {
-                true => drawn,
-                false => communities[node],
+        });
+        self.draw(Draw::Second, self.nodes, |rng, node| {
+            let share = self.overlap * rng.random::<f64>();
+            Place {
+                first: firsts[node],
+                second: skewed(rng, self.classes) as u32,
+                share,
             }
         })
     }
 
-    fn edges(&self, communities: &[u32], members: &Members) -> Vec<[u32; 2]> {
+    fn edges(&self, places: &[Place], members: &Members) -> Vec<[u32; 2]> {
         self.draw(Draw::Edges, self.edges, |rng, _| {
             let source = rng.random_range(0..self.nodes);
             let target = match rng.random_bool(self.homophily) {
                 true => {
-                    let community = members.of(communities[source]);
+                    let community = members.of(places[source].draw(rng));
                     community[skewed(rng, community.len())]
                 }
                 false => rng.random_range(0..self.nodes) as u32,
@@ -222,7 +223,7 @@ impl SyntheticGraph {
         })
     }
 
-    fn features(&self, communities: &[u32]) -> FeatureMatrix {
+    fn features(&self, places: &[Place]) -> FeatureMatrix {
         let width = self.features;
         let mut rng = self.rng(Draw::Centres, 0);
         let centres: Vec<f32> = StandardNormal
@@ -230,21 +231,21 @@ impl SyntheticGraph {
             .take(self.classes * width)
             .map(|x: f64| (self.signal * x) as f32)
             .collect();
+        let centre = |community: u32| &centres[community as usize * width..][..width];
         let mut values = vec![0.0; self.nodes * width];
         let chunks = values
             .par_chunks_mut(CHUNK * width)
-            .zip(communities.par_chunks(CHUNK));
-        chunks
-            .enumerate()
-            .for_each(|(chunk, (values, communities))| {
-                let mut rng = self.rng(Draw::Features, chunk);
-                for (row, &community) in values.chunks_mut(width).zip(communities) {
-                    let centre = &centres[community as usize * width..][..width];
-                    for (value, centre) in row.iter_mut().zip(centre) {
-                        *value = centre + rng.sample::<f32, _>(StandardNormal);
-                    }
+            .zip(places.par_chunks(CHUNK));
+        chunks.enumerate().for_each(|(chunk, (values, places))| {
+            let mut rng = self.rng(Draw::Features, chunk);
+            for (row, place) in values.chunks_mut(width).zip(places) {
+                let centres = centre(place.first).iter().zip(centre(place.second));
+                for (value, (first, second)) in row.iter_mut().zip(centres) {
+                    let centre = first + place.share as f32 * (second - first);
+                    *value = centre + rng.sample::<f32, _>(StandardNormal);
                 }
-            });
+            }
+        });
         FeatureMatrix { width, values }
     }
 
@@ -266,42 +267,5 @@ impl SyntheticGraph {
             valid: sorted(rest),
             test: sorted(test),
         }
-    }
-}
-
-/// A number below `count`, small ones more often than large ones.
-fn skewed(rng: &mut impl Rng, count: usize) -> usize {
-    let x: f64 = rng.random();
-    // Rounding may give `count` itself.
-    ((x * x * count as f64) as usize).min(count - 1)
-}
-
-/// The nodes of every class.
-struct Members {
-    starts: Vec<usize>,
-    nodes: Vec<u32>,
-}
-
-impl Members {
-    fn new(labels: &[u32], classes: usize) -> Self {
-        let mut starts = vec![0; classes + 1];
-        for &label in labels {
-            starts[label as usize + 1] += 1;
-        }
-        for class in 0..classes {
-            starts[class + 1] += starts[class];
-        }
-        let mut next = starts.clone();
-        let mut nodes = vec![0; labels.len()];
-        for (node, &label) in labels.iter().enumerate() {
-            nodes[next[label as usize]] = node as u32;
-            next[label as usize] += 1;
-        }
-        Self { starts, nodes }
-    }
-
-    fn of(&self, class: u32) -> &[u32] {
-        let class = class as usize;
-        &self.nodes[self.starts[class]..self.starts[class + 1]]
     }
 }

@@ -66,19 +66,25 @@ fn most_edges_stay_in_their_community() {
     assert!((0.8..0.9).contains(&share), "{share}");
 }
 
+/// Of nodes that lie in one community almost all neighbours are of their label, of those between two about half.
 #[test]
-fn noise_changes_labels_and_nothing_else() {
-    let mut noisy = SyntheticGraph::small();
-    noisy.nodes = 20_000;
-    let clean = noisy.generate().unwrap();
-    noisy.label_noise = 0.1;
-    let noisy = noisy.generate().unwrap();
-    assert_eq!(noisy.edges, clean.edges);
-    assert_eq!(noisy.features, clean.features);
-    let differ = (0..20_000).filter(|&node| noisy.labels.get(node) != clean.labels.get(node));
-    let share = differ.count() as f64 / 20_000.0;
-    // Of five classes, of which the first are larger, some draw their own again.
-    assert!((0.06..0.09).contains(&share), "{share}");
+fn nodes_between_communities_have_edges_to_both() {
+    let mut graph = SyntheticGraph::small();
+    (graph.nodes, graph.edges, graph.homophily) = (20_000, 200_000, 1.0);
+    let clean = graph.generate().unwrap();
+    graph.overlap = 0.5;
+    let mixed = graph.generate().unwrap();
+    assert_eq!(mixed.labels, clean.labels);
+    assert_eq!(mixed.split, clean.split);
+    assert_ne!(mixed.features, clean.features);
+    let inside = |data: &GraphData| {
+        let edges = data.edges.iter();
+        let inside = edges.filter(|[a, b]| data.labels.get(*a) == data.labels.get(*b));
+        inside.count() as f64 / data.edges.len() as f64
+    };
+    assert_eq!(inside(&clean), 1.0);
+    // A quarter of either end lies elsewhere, and the second community is often the first again.
+    assert!((0.55..0.8).contains(&inside(&mixed)), "{}", inside(&mixed));
 }
 
 #[test]
@@ -149,8 +155,8 @@ fn sizes_that_make_no_graph_are_named() {
             "the homophily is 1.5, but must be between 0 and 1",
         ),
         (
-            |g| g.label_noise = -0.1,
-            "the label noise is -0.1, but must be between 0 and 1",
+            |g| g.overlap = -0.1,
+            "the overlap is -0.1, but must be between 0 and 1",
         ),
         (
             |g| g.signal = f64::NAN,
