@@ -44,7 +44,7 @@ pub struct SyntheticGraph {
     pub classes: usize,
     /// Share of the edges that certainly stay inside a community.
     pub homophily: f64,
-    /// Largest share of a node that lies in a second community; shares are uniform up to it.
+    /// Largest share of a node that lies in a second community, at most a half; shares are uniform up to it.
     pub overlap: f64,
     /// Size of the centres of the communities, in standard deviations of the noise.
     pub signal: f64,
@@ -138,12 +138,12 @@ impl SyntheticGraph {
                 return fault(name, value.to_string(), format!("between {min} and {max}"));
             }
         }
-        for (name, share) in [
-            ("the homophily", self.homophily),
-            ("the overlap", self.overlap),
+        for (name, share, most) in [
+            ("the homophily", self.homophily, 1.0),
+            ("the overlap", self.overlap, 0.5),
         ] {
-            if !(0.0..=1.0).contains(&share) {
-                return fault(name, share.to_string(), "between 0 and 1".into());
+            if !(0.0..=most).contains(&share) {
+                return fault(name, share.to_string(), format!("between 0 and {most}"));
             }
         }
         if !self.signal.is_finite() {

@@ -155,8 +155,8 @@ fn sizes_that_make_no_graph_are_named() {
             "the homophily is 1.5, but must be between 0 and 1",
         ),
         (
-            |g| g.overlap = -0.1,
-            "the overlap is -0.1, but must be between 0 and 1",
+            |g| g.overlap = 0.6,
+            "the overlap is 0.6, but must be between 0 and 0.5",
         ),
         (
             |g| g.signal = f64::NAN,

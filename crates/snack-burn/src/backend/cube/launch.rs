@@ -88,21 +88,20 @@ pub(super) fn adds_atomically(client: &Client, dtype: DType) -> bool {
         .contains(AtomicUsage::Add)
 }
 
-/// The number of units in a plane, if the device has plane operations and planes of one size.
+/// The number of units in a plane, if the device has plane operations and planes of one size, a power of two.
 pub(super) fn plane_size(client: &Client) -> Option<u32> {
     let properties = client.properties();
     let (min, max) = (
         properties.hardware.plane_size_min,
         properties.hardware.plane_size_max,
     );
-    (properties.features.plane.contains(Plane::Ops) && min == max && max > 1).then_some(max)
+    let one_size = min == max && max > 1 && max.is_power_of_two();
+    (properties.features.plane.contains(Plane::Ops) && one_size).then_some(max)
 }
 
 /// The units that add up their sums by plane operations: a plane, or one where there are none.
 pub(super) fn plane_reduction(client: &Client) -> u32 {
-    plane_size(client)
-        .filter(|size| size.is_power_of_two())
-        .unwrap_or(1)
+    plane_size(client).unwrap_or(1)
 }
 
 /// Cubes of the largest kind that the device runs at once, or a guess where it does not say.

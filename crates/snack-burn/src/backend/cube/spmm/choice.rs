@@ -1,5 +1,7 @@
 //! Which routine computes a product, by rule or by measurement.
 
+use core::ops::Range;
+
 use burn_cubecl::tensor::CubeTensor;
 
 use super::{
@@ -10,12 +12,12 @@ use crate::backend::cube::launch::{is_cpu, panels_allowed};
 use crate::backend::cube::{launch::plane_size, tune::Contest};
 use crate::ops::{RoutineError, SpmmRoutine};
 
-/// Non-zeros of a product from which `row_staged` is faster than `row_plane`, and from which `row_block`
-/// is faster than both (docs/results).
-const STAGED_FROM: usize = 75_000;
-const BLOCKS_FROM: usize = 4_000_000;
-/// Non-zeros of a transposed product from which `row_scatter` is faster than `row_plane`.
-const SCATTERED_FROM: usize = 2_000_000;
+/// Non-zeros between which `row_staged` was measured to be faster than the other routines for small batches,
+/// where it [pays](row_staged::pays) at all (docs/results).
+const STAGED: Range<usize> = 75_000..4_000_000;
+/// Non-zeros from which `row_block`, and `row_scatter` where transposed, are faster than `row_plane`: the launch
+/// of a large cube costs about as much as reading so many (docs/results).
+const LARGE: usize = 2_000_000;
 
 /// Batch and non-zeros per output from which tiles of the dense operand pay: below, a row has too few
 /// entries in a tile, and the operand is read seldom enough (docs/results).
@@ -97,17 +99,19 @@ pub(super) fn estimated(problem: &SpmmProblem) -> SpmmRoutine {
 
 fn for_small_batches(problem: &SpmmProblem) -> &'static [SpmmRoutine] {
     let nnz = problem.nnz();
-    match problem.slots {
-        Some(_) if nnz >= SCATTERED_FROM => &[
+    let (transposed, large) = (problem.slots.is_some(), nnz >= LARGE);
+    if transposed && large {
+        &[
             SpmmRoutine::RowScatter,
             SpmmRoutine::RowBlock,
             SpmmRoutine::RowPlane,
-        ],
-        None if nnz >= BLOCKS_FROM => &[SpmmRoutine::RowBlock, SpmmRoutine::RowPlane],
-        None if nnz >= STAGED_FROM && row_staged::all_at_once(problem) => {
-            &[SpmmRoutine::RowStaged, SpmmRoutine::RowPlane]
-        }
-        _ => &[SpmmRoutine::RowPlane],
+        ]
+    } else if STAGED.contains(&nnz) && row_staged::pays(problem) {
+        &[SpmmRoutine::RowStaged]
+    } else if large {
+        &[SpmmRoutine::RowBlock, SpmmRoutine::RowPlane]
+    } else {
+        &[SpmmRoutine::RowPlane]
     }
 }
 

@@ -11,13 +11,16 @@ use cubecl::prelude::*;
 use super::SpmmProblem;
 use crate::backend::cube::coordinates::{coordinate_word, decode_coordinate};
 use crate::backend::cube::launch::{
-    address_type, dtypes, multiprocessors, plane_size, strided_grid, uninitialized,
+    address_type, dtypes, grid, multiprocessors, plane_size, strided_grid, uninitialized,
 };
 use crate::backend::cube::staging::{Staging, load_features, store_all_features};
 use crate::ops::{RoutineError, SpmmRoutine};
 
 /// Entries that a lane has in flight.
 const UNROLL: usize = 8;
+
+/// Features that are staged for each entry at most, where the rule takes the routine.
+const STAGED_PER_ENTRY: usize = 3;
 
 /// What a variant of the kernel is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +31,7 @@ pub(super) struct RowStaged {
     ahead: usize,
     /// Lanes that share a row, a power of two.
     lanes: usize,
-    /// Rows that a cube has at a time.
+    /// Rows of a cube.
     rows: usize,
     /// Whether coordinates are stored two to a word.
     packed: bool,
@@ -70,9 +73,16 @@ fn row_staged_kernel<F: Float, A: Float, B: Size>(
     let mut words = Array::<u32>::new(UNROLL);
     let mut loaded = Array::<F>::new(UNROLL);
 
+    let output = CUBE_POS_X as usize * config.rows + member;
+    // Teams without a row walk an empty one, so that all lanes meet at the plane operations.
+    let mut begin = 0usize;
+    let mut end = 0usize;
+    if output < outputs {
+        begin = offsets[output] as usize;
+        end = offsets[output + 1] as usize;
+    }
     let mut first_sample = CUBE_POS_Y as usize * tile;
     while first_sample < batch {
-        let mut first_row = CUBE_POS_X as usize * config.rows;
         let mut columns = Array::<Vector<F, B>>::new(ahead);
         load_features::<F, B>(
             x,
@@ -84,8 +94,7 @@ fn row_staged_kernel<F: Float, A: Float, B: Size>(
             units,
             ahead,
         );
-        let (begin, end) = row_range(offsets, first_row + member, outputs);
-        let (mut entry, mut end) = (begin + lane, end);
+        let mut entry = begin + lane;
         load_entries::<F>(
             values,
             inputs,
@@ -108,39 +117,18 @@ fn row_staged_kernel<F: Float, A: Float, B: Size>(
         );
         sync_cube();
 
-        while first_row < outputs {
-            let output = first_row + member;
-            let mut added = A::new(0.0_f32);
-            if config.biased && output < outputs {
-                added = A::cast_from(bias[output]);
-            }
-            let mut sum = Vector::<A, B>::new(A::new(0.0_f32));
-            while entry < end {
-                #[unroll]
-                for u in 0..UNROLL {
-                    let distance = comptime!(u * config.lanes);
-                    if entry + distance < end {
-                        let input = decode_coordinate(words[u], entry, distance, config.packed);
-                        let column = Vector::<A, B>::cast_from(staged[input]);
-                        sum = fma(Vector::new(A::cast_from(loaded[u])), column, sum);
-                    }
+        let mut sum = Vector::<A, B>::new(A::new(0.0_f32));
+        while entry < end {
+            #[unroll]
+            for u in 0..UNROLL {
+                let distance = comptime!(u * config.lanes);
+                if entry + distance < end {
+                    let input = decode_coordinate(words[u], entry, distance, config.packed);
+                    let column = Vector::<A, B>::cast_from(staged[input]);
+                    sum = fma(Vector::new(A::cast_from(loaded[u])), column, sum);
                 }
-                entry += comptime!(UNROLL * config.lanes);
-                load_entries::<F>(
-                    values,
-                    inputs,
-                    slots,
-                    &mut words,
-                    &mut loaded,
-                    entry,
-                    end,
-                    config,
-                );
             }
-            first_row += CUBE_COUNT_X as usize * config.rows;
-            let (next_begin, next_end) = row_range(offsets, first_row + member, outputs);
-            entry = next_begin + lane;
-            end = next_end;
+            entry += comptime!(UNROLL * config.lanes);
             load_entries::<F>(
                 values,
                 inputs,
@@ -151,17 +139,21 @@ fn row_staged_kernel<F: Float, A: Float, B: Size>(
                 end,
                 config,
             );
-            #[unroll]
-            for step in 0..comptime!(config.lanes.ilog2() as usize) {
-                sum += plane_shuffle_xor(sum, comptime!((config.lanes >> (step + 1)) as u32));
+        }
+        #[unroll]
+        for step in 0..comptime!(config.lanes.ilog2() as usize) {
+            sum += plane_shuffle_xor(sum, comptime!((config.lanes >> (step + 1)) as u32));
+        }
+        if lane == 0 && output < outputs {
+            let mut added = A::new(0.0_f32);
+            if config.biased {
+                added = A::cast_from(bias[output]);
             }
-            if lane == 0 && output < outputs {
-                #[unroll]
-                for t in 0..tile {
-                    if first_sample + t < batch {
-                        let result = F::cast_from(sum.extract(t) + added);
-                        y[(first_sample + t) * outputs + output] = result;
-                    }
+            #[unroll]
+            for t in 0..tile {
+                if first_sample + t < batch {
+                    let result = F::cast_from(sum.extract(t) + added);
+                    y[(first_sample + t) * outputs + output] = result;
                 }
             }
         }
@@ -169,19 +161,6 @@ fn row_staged_kernel<F: Float, A: Float, B: Size>(
         sync_cube();
         first_sample += CUBE_COUNT_Y as usize * tile;
     }
-}
-
-/// The entries of an output; an empty range if there is no such output, so that all lanes meet at the
-/// plane operations.
-#[cube]
-fn row_range(offsets: &Tensor<u32>, output: usize, outputs: usize) -> (usize, usize) {
-    let mut begin = 0usize;
-    let mut end = 0usize;
-    if output < outputs {
-        begin = offsets[output] as usize;
-        end = offsets[output + 1] as usize;
-    }
-    (begin, end)
 }
 
 /// Loads the entries `entry`, `entry + lanes`, ... of a row that ends before `end`: nothing if `entry` lies
@@ -258,13 +237,20 @@ pub(super) fn plan(problem: &SpmmProblem) -> Result<(Staging, RowStaged), Routin
     Ok((staging, config))
 }
 
-/// Whether the shared memory of the device has room for the operand in all cubes together, so that none
-/// waits for another.
-pub(super) fn all_at_once(problem: &SpmmProblem) -> bool {
+/// Whether the routine suits the problem as those it was measured on: the multiprocessors hold all cubes at a
+/// time, and what these stage is little beside their entries.
+pub(super) fn pays(problem: &SpmmProblem) -> bool {
     plan(problem).is_ok_and(|(staging, config)| {
-        let cubes = problem.outputs().div_ceil(config.rows);
-        let of_each = cubes.div_ceil(multiprocessors(&problem.x.client));
+        let client = &problem.x.client;
+        let passes = problem.batch().div_ceil(staging.tile);
+        let cubes = problem.outputs().div_ceil(config.rows) * passes;
+        let of_each = cubes.div_ceil(multiprocessors(client));
+        // Two of the largest cubes, as far as is known.
+        let units = 2 * client.properties().hardware.max_units_per_cube as usize;
+        let staged = cubes * problem.x.meta.shape()[1];
         of_each * staging.bytes <= staging.limit
+            && of_each * config.units() <= units
+            && staged <= STAGED_PER_ENTRY * problem.nnz()
     })
 }
 
@@ -278,10 +264,10 @@ pub(super) fn launch(problem: &SpmmProblem) -> Result<CubeTensor, RoutineError> 
         slots,
         ..
     } = problem;
-    let wanted = [
-        problem.outputs().div_ceil(config.rows),
-        problem.batch().div_ceil(staging.tile),
-    ];
+    let cubes = problem.outputs().div_ceil(config.rows);
+    // Cubes stride over samples, but not over rows.
+    grid(&x.client, SpmmRoutine::RowStaged.name(), [cubes, 1])?;
+    let wanted = [cubes, problem.batch().div_ceil(staging.tile)];
     let y = uninitialized(x, problem.output_shape());
     // SAFETY: rows and samples are bounded in the kernel; the index tensors come from a validated
     // pattern of the operands' shapes.
